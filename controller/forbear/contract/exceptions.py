@@ -32,6 +32,19 @@ _AFTER: Final = frozenset({"write", "read", "response", "response_body", "execut
 # Connection refused, reset, unreachable, timed out, broken pipe, not connected (Linux and BSD numbers).
 _NETWORK_ERRNO: Final = frozenset({32, 50, 51, 52, 53, 54, 57, 60, 61, 64, 65, 100, 101, 103, 104, 107, 110, 111, 113})
 
+# Client packages of one vendor only: their exceptions name the profile.
+_VENDORS: Final = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "botocore": "aws",
+    "stripe": "stripe",
+    "slack_sdk": "slack",
+    "github": "github",
+    "githubkit": "github",
+    "notion_client": "notion",
+    "twilio": "twilio",
+}
+
 Row = tuple[Recovery, Recovery, str]
 
 
@@ -179,6 +192,11 @@ def _status(facts: RaisedFacts, case: Case) -> Envelope:
     if case.writes and facts.client is not None and _was_contradicted(replace(facts, phase="unknown")):
         return found(_LOOK)
     assert facts.status is not None
+    vendor = _VENDORS.get(facts.names[0].partition(".")[0]) if facts.names else None
+    if case.profile is None and vendor is not None:
+        from forbear.contract.profiles import load_profile
+
+        case = replace(case, profile=load_profile(vendor))
     return classify_http(Http(status=facts.status, headers=facts.headers, body=facts.body), case)
 
 
