@@ -6,7 +6,7 @@ errors to the model, and a person who is asked whenever the desk wants an approv
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -66,9 +66,15 @@ class Agent(Protocol):
         """Let happen what was waiting for the desk's clock, without a person or a model."""
 
 
-def model_node(
-    model: BaseChatModel, tools: list[BaseTool], world: World, shown: Shown, steps: int
-) -> Callable[[MessagesState], Awaitable[dict[str, list[BaseMessage]]]]:
+class Think(Protocol):
+    """The model's node in either graph."""
+
+    async def __call__(self, state: MessagesState) -> dict[str, list[BaseMessage]]:
+        """Return what the model says next."""
+        ...
+
+
+def model_node(model: BaseChatModel, tools: list[BaseTool], world: World, shown: Shown, steps: int) -> Think:
     """Return the model's node: it takes virtual time, and notes what the model is shown."""
     bound = model.bind_tools(tools)
 
@@ -83,9 +89,7 @@ def model_node(
     return think
 
 
-def bare_graph(
-    think: Callable[[MessagesState], Awaitable[dict[str, list[BaseMessage]]]], tools: list[BaseTool], person: Person
-) -> Graph:
+def bare_graph(think: Think, tools: list[BaseTool], person: Person) -> Graph:
     """Return the agent without forbear."""
 
     async def ask_where_wanted(
@@ -126,6 +130,6 @@ class Bare:
         """Do nothing: nothing waits."""
 
 
-def _steps_this_turn(messages: list[BaseMessage]) -> int:
+def _steps_this_turn(messages: Sequence[BaseMessage]) -> int:
     turn = max((at for at, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
     return sum(isinstance(message, AIMessage) for message in messages[turn + 1 :])

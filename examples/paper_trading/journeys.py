@@ -93,7 +93,11 @@ _MORNING_ORDERS = (
 def _morning_done(world: World) -> bool:
     pages = {entry.arguments for entry in world.ledger() if entry.tool == "list_instruments"}
     looks = [entry for entry in world.ledger() if entry.tool == "get_order_status"]
-    return all(bought(symbol, quantity)(world) for symbol, quantity in _MORNING_ORDERS) and len(pages) == 8 and len(looks) > 1
+    return (
+        all(bought(symbol, quantity)(world) for symbol, quantity in _MORNING_ORDERS)
+        and len(pages) == 8
+        and len(looks) > 1
+    )
 
 
 _WITHDRAWAL = Wish(tool="request_withdrawal", arguments={"amount": 5_000, "destination": "savings"})

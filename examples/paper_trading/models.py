@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -73,7 +73,9 @@ def heard(message: ToolMessage) -> Heard:
     text = message.text
     body = _json(text)
     if "ok" not in body:
-        sounds_bad = not text.strip() or any(word in text.lower() for word in ("denied", "error", "no such", "declined"))
+        sounds_bad = not text.strip() or any(
+            word in text.lower() for word in ("denied", "error", "no such", "declined")
+        )
         return Heard(structured=False, ok=message.status != "error" and not sounds_bad, body=body)
     error = body.get("error")
     error = error if isinstance(error, dict) else {}
@@ -260,5 +262,5 @@ def _name(item: object) -> str:
     return str(item.get("name", "")) if isinstance(item, dict) else str(item)
 
 
-def _is_name(value: object) -> bool:
+def _is_name(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value.startswith("$")

@@ -29,6 +29,10 @@ PLANTED = (
 )
 """What no model may ever see: three secrets and an instruction."""
 
+BARE_DENIAL = "bare_permission_denied"
+BARE_503 = "bare_503"
+"""What the ledger calls refusals that came without a code."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:

@@ -41,6 +41,11 @@ class Trip:
     """None: the real model that was named."""
     side: Side
 
+    @property
+    def model_name(self) -> str:
+        """Return which model it is, for people."""
+        return "real model" if self.habit is None else self.habit.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -61,7 +66,11 @@ def trips(journeys: Iterable[Journey], sides: Sequence[Side], *, scripted: bool 
 
 
 async def make(
-    several: Sequence[Trip], folder: Path, *, model: BaseChatModel | None = None, made: Callable[[Outcome], None] = print
+    several: Sequence[Trip],
+    folder: Path,
+    *,
+    model: BaseChatModel | None = None,
+    made: Callable[[Outcome], None] = print,
 ) -> list[Outcome]:
     """Make the runs, in any order, and return their outcomes in the order of the runs.
 

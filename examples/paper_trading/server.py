@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 
 from examples.paper_trading.arguments import Unusable
 from examples.paper_trading.catalog import BY_NAME, TOOLS, DeskTool
-from examples.paper_trading.replies import Reply, complaint, refused
+from examples.paper_trading.replies import BARE_503, Reply, complaint, refused
 from examples.paper_trading.world import FaultKind, JsonObject, World, stamp
 
 SILENCE_S = 30.0
@@ -55,7 +55,7 @@ def execute(world: World, tool: DeskTool, arguments: JsonObject) -> tuple[Reply,
     with world.transaction():
         fault = _next_fault(world, tool)
         if fault is FaultKind.UNAVAILABLE:
-            reply = complaint("503 Service Unavailable", code="bare_503")
+            reply = complaint("503 Service Unavailable", code=BARE_503)
         else:
             try:
                 reply = tool.run(world, arguments)

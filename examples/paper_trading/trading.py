@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from examples.paper_trading.arguments import optional_text, renamed, symbol_of, text_of, whole_of
 from examples.paper_trading.reading import orders_left
-from examples.paper_trading.replies import Reply, complaint, done, plain, refused, sentence
+from examples.paper_trading.replies import BARE_DENIAL, Reply, complaint, done, plain, refused, sentence
 from examples.paper_trading.world import JsonObject, World, instant, stamp
 
 
@@ -49,7 +49,7 @@ def cancel_order(world: World, arguments: JsonObject) -> Reply:
     order_id = whole_of(arguments, "order_id")
     row = world.sql.execute("SELECT owner, cancelled_at FROM orders WHERE id = ?", (order_id,)).fetchone()
     if row is None or row["owner"] != "agent":
-        return complaint("Permission denied", code="bare_permission_denied")
+        return complaint("Permission denied", code=BARE_DENIAL)
     if row["cancelled_at"] is not None:
         return sentence(f"order {order_id} was cancelled before")
     world.sql.execute("UPDATE orders SET cancelled_at = ? WHERE id = ?", (stamp(world.now), order_id))
