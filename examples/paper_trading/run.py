@@ -6,15 +6,16 @@ What a journey is, what is counted and how it is printed live elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
 
-from examples.paper_trading.agent import Agent, Bare, Person, Shown, bare_graph, model_node
+from examples.paper_trading.agent import Agent, Bare, Person, Shown, Think, bare_graph, model_node
 from examples.paper_trading.counts import Counts, count
 from examples.paper_trading.desk import Desk
 from examples.paper_trading.journeys import Journey
@@ -107,9 +108,14 @@ async def run(trip: Trip, desk: Desk, world: World, *, model: BaseChatModel | No
     journey = trip.journey
     world.reset(journey.scenario)
     desk.timeouts = journey.timeouts
+    if trip.habit is not None:
+        model = ScriptedModel(wishes=journey.wishes, habit=trip.habit, steps=journey.steps, at_once=journey.at_once)
+    if model is None:
+        raise ValueError("a run without a habit needs a model")
     shown = Shown()
-    async with AsyncExitStack() as open_things:
-        agent = await _agent(trip, desk, world, shown, model, open_things)
+    tools = await desk.tools()
+    think = model_node(model, tools, world, shown, journey.steps)
+    async with AGENTS[trip.side](think, tools, Person(world=world, script=journey.person)) as agent:
         await agent.say(journey.request)
         if journey.later is not None:
             world.advance(journey.later)
@@ -118,15 +124,13 @@ async def run(trip: Trip, desk: Desk, world: World, *, model: BaseChatModel | No
     return Outcome(trip=trip, counts=count(journey, world, steps=shown.steps, leaked=shown.leaked))
 
 
-async def _agent(
-    trip: Trip, desk: Desk, world: World, shown: Shown, model: BaseChatModel | None, open_things: AsyncExitStack
-) -> Agent:
-    journey = trip.journey
-    tools = await desk.tools()
-    if trip.habit is not None:
-        model = ScriptedModel(wishes=journey.wishes, habit=trip.habit, steps=journey.steps, at_once=journey.at_once)
-    if model is None:
-        raise ValueError("a run without a habit needs a model")
-    think = model_node(model, tools, world, shown, journey.steps)
-    person = Person(world=world, script=journey.person)
-    return Bare(graph=bare_graph(think, tools, person))
+@asynccontextmanager
+async def bare_agent(think: Think, tools: list[BaseTool], person: Person) -> AsyncIterator[Agent]:
+    """Open an agent without forbear."""
+    yield Bare(graph=bare_graph(think, tools, person))
+
+
+AGENTS: Mapping[Side, Callable[[Think, list[BaseTool], Person], AbstractAsyncContextManager[Agent]]] = {
+    Side.BARE: bare_agent,
+}
+"""How an agent of each side is opened for one run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from examples.paper_trading.arguments import optional_text, renamed, symbol_of, text_of, whole_of
 from examples.paper_trading.reading import orders_left
-from examples.paper_trading.replies import BARE_DENIAL, Reply, complaint, done, plain, refused, sentence
+from examples.paper_trading.replies import BARE_DENIAL, Reply, complaint, done, refused, sentence
 from examples.paper_trading.world import JsonObject, World, instant, stamp
 
 
@@ -125,7 +125,7 @@ def rebalance(world: World, arguments: JsonObject) -> Reply:
         "INSERT INTO allocations VALUES (?, ?, ?) ON CONFLICT (symbol) DO UPDATE SET percent = excluded.percent",
         (symbol, percent, stamp(world.now)),
     )
-    return plain({"symbol": symbol, "percent": percent}, effect=True)
+    return done({"symbol": symbol, "percent": percent}, effect=True)
 
 
 def _refusal(world: World, *, symbol: str, side: str, quantity: int) -> Reply | None:
