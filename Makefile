@@ -6,7 +6,7 @@ MODEL  ?=
 
 DEMO := .venv-demo/bin/python
 TEST := .venv-test/bin/python
-PIP  := -m pip install --quiet --disable-pip-version-check
+PIP  := -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -62,7 +62,7 @@ clean:  ## Remove environments, caches and reports
 .venv-test/.stamp: WHAT := --group dev --editable .
 
 .venv-%/.stamp: pyproject.toml
-	@echo "Building the environment .venv-$* (once; about a minute on a slow line) ..."
+	@echo "Building the environment .venv-$* (once; about half a minute) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "forbear needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@rm -rf .venv-$*

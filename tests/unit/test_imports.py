@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,13 @@ def test_core_imports_only_the_allowed_modules(path: Path) -> None:
 def test_the_allowlist_rejects_what_it_should(source: str) -> None:
     """The check above sees plain, from-, relative and function-level imports, so that it cannot pass by blindness."""
     assert not all(core_may_import(name) for name in imported_modules(source))
+
+
+@pytest.mark.parametrize("path", CORE, ids=[path.relative_to(PACKAGE).as_posix() for path in CORE])
+def test_every_core_module_is_importable_by_its_own_name(path: Path) -> None:
+    """Each file of the core loads as the module that its place says, without needing another one loaded first."""
+    name = ".".join(("forbear", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    assert importlib.import_module(name).__file__ == str(path)
 
 
 def test_import_forbear_loads_no_framework() -> None:
