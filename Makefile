@@ -51,15 +51,28 @@ format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
 
 # --- by hand -----------------------------------------------------------------------------------------------------
 
+.PHONY: wheel
+wheel: .venv-test/.stamp .venv-wheel/.stamp  ## Build the wheel and run the tests against it
+	@rm -rf dist
+	@echo "== build";             $(TEST) -m pip wheel -qq --no-deps --wheel-dir dist .
+	@.venv-wheel/bin/python $(PIP) --force-reinstall --no-deps dist/forbear-*.whl
+	@echo "== pytest on wheel";   .venv-wheel/bin/python -m pytest -q $(ARGS)
+
+.PHONY: compat
+compat: .venv-compat/.stamp  ## Run the tests with the lowest supported version of every dependency
+	@echo "== pytest, lowest";    .venv-compat/bin/python -m pytest -q $(ARGS)
+
 .PHONY: clean
 clean:  ## Remove environments, caches and reports
-	rm -rf .venv-demo .venv-test .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
+	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
 	rm -f .coverage .coverage.*
 
 # --- environments ------------------------------------------------------------------------------------------------
 
 .venv-demo/.stamp: WHAT := --editable '.[demo]'
 .venv-test/.stamp: WHAT := --group dev --editable .
+.venv-wheel/.stamp: WHAT := --group test .
+.venv-compat/.stamp: WHAT := --group compat
 
 .venv-%/.stamp: pyproject.toml
 	@echo "Building the environment .venv-$* (once; about half a minute) ..."
@@ -70,4 +83,6 @@ clean:  ## Remove environments, caches and reports
 	  || { echo "$(PYTHON) cannot build environments; install its venv module (Debian: python3-venv)" >&2; exit 1; }
 	@.venv-$*/bin/python $(PIP) 'pip>=25.1'
 	@.venv-$*/bin/python $(PIP) $(WHAT)
+	@$(if $(findstring compat,$*),.venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
+	  --resolution lowest-direct --group test --editable '.[all,demo]')
 	@touch $@
