@@ -73,6 +73,8 @@ clean:  ## Remove environments, caches and reports
 .venv-test/.stamp: WHAT := --group dev --editable .
 .venv-wheel/.stamp: WHAT := --group test .
 .venv-compat/.stamp: WHAT := --group compat
+.venv-compat/.stamp: AND_THEN := .venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
+  --resolution lowest-direct --group test --editable '.[all,demo]'
 
 .venv-%/.stamp: pyproject.toml
 	@echo "Building the environment .venv-$* (once; about half a minute) ..."
@@ -83,6 +85,5 @@ clean:  ## Remove environments, caches and reports
 	  || { echo "$(PYTHON) cannot build environments; install its venv module (Debian: python3-venv)" >&2; exit 1; }
 	@.venv-$*/bin/python $(PIP) 'pip>=25.1'
 	@.venv-$*/bin/python $(PIP) $(WHAT)
-	@$(if $(findstring compat,$*),.venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
-	  --resolution lowest-direct --group test --editable '.[all,demo]')
+	@$(AND_THEN)
 	@touch $@
