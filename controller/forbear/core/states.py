@@ -164,9 +164,7 @@ class Stopped:
     hold: str | None = None
 
 
-Phase = (
-    Fresh | Running | Waiting | Parked | AwaitingApproval | Approved | Unknown | NeedsRepair | Completed | Stopped
-)
+Phase = Fresh | Running | Waiting | Parked | AwaitingApproval | Approved | Unknown | NeedsRepair | Completed | Stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
