@@ -36,7 +36,7 @@ check: .venv-test/.stamp  ## Check without running: lint, format, types (mypy an
 	@echo "== ruff check";        $(TEST) -m ruff check .
 	@echo "== ruff format";       $(TEST) -m ruff format --check .
 	@echo "== mypy";              $(TEST) -m mypy
-	@echo "== pyright";           $(TEST) -m pyright
+	@echo "== pyright";           $(TEST) -m pyright --pythonpath $(TEST)
 	@echo "== import contracts";  .venv-test/bin/lint-imports --no-logo
 
 .PHONY: unit
