@@ -161,9 +161,7 @@ class Stopped:
     hold: str
 
 
-Phase = (
-    Fresh | Running | Waiting | Parked | AwaitingApproval | Approved | Unknown | NeedsRepair | Completed | Stopped
-)
+Phase = Fresh | Running | Waiting | Parked | AwaitingApproval | Approved | Unknown | NeedsRepair | Completed | Stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
