@@ -116,9 +116,7 @@ def _bar(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetime) -
     return bar(s, start.call, hold, HELD[hold.cause], start.request_id)
 
 
-def bar(
-    s: Snapshot, call: Call, hold: Hold, rule: Rule, request_id: str, changes: tuple[Change, ...] = ()
-) -> Decision:
+def bar(s: Snapshot, call: Call, hold: Hold, rule: Rule, request_id: str, changes: tuple[Change, ...] = ()) -> Decision:
     """Answer a proposal under a hold and count its step once, if the refusal had been told before that step."""
     here = step_key(call.run, call.step)
     told_before = step_key(hold.run, hold.step) != here
@@ -241,9 +239,7 @@ def _parked(
     return Parked(ticket=ticket, run_at=run_at, since_at=since_at, turn=turn, told=told, hold=hold, grant=start.grant)
 
 
-def park(
-    s: Snapshot, action: Action, start: Start, run_at: datetime, now: datetime, code: str, rule: Rule
-) -> Decision:
+def park(s: Snapshot, action: Action, start: Start, run_at: datetime, now: datetime, code: str, rule: Rule) -> Decision:
     """Keep a call for later for a reason other than a hold (poll interval, checker, open prompts)."""
     told = tell(
         code,
@@ -403,9 +399,7 @@ def _check_later(s: Snapshot, action: Action, start: Start, now: datetime) -> De
     checks = action.checks if action.turn == s.tree.turn else 0
     counted = replace(current_counters(action, s.tree.turn), checks=checks + 1)
     if checks < limits.checker_retry:
-        return park(
-            s, counted, start, now + limits.default_wait, now, "CHECKER_UNAVAILABLE", Rule.CHECKER_PARKED
-        )
+        return park(s, counted, start, now + limits.default_wait, now, "CHECKER_UNAVAILABLE", Rule.CHECKER_PARKED)
     if limits.on_checker_down == "ask":
         return ask(s, counted, start, now, rule=start.call.verdict.rule)
     return _no_prompt(s, counted, start, now, "CHECKER_UNAVAILABLE", Rule.CHECKER_DOWN)

@@ -85,10 +85,7 @@ def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     if run.halted is not None:
         return _halted(run, event)
     start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
-    if call.malformed:
-        decision = _malformed(event)
-    else:
-        decision = _phase(s, s.action(call), event, now, start)
+    decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
     if is_observed(s) and decision.answer is not Answer.EXECUTED:
         would = decision.answer
         decision = replace(start_anyway(s, s.action(call), start, now), would=would)
@@ -149,9 +146,7 @@ def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: date
         reason = "FORCED" if decision.clear_forced else "BUDGET"
     elif decision.answer is not Answer.EXECUTED:
         reason = why_over(counted, s.limits)
-    changes: tuple[Change, ...] = tuple(
-        c for c in decision.changes if not (isinstance(c, Run) and c.id == run.id)
-    )
+    changes: tuple[Change, ...] = tuple(c for c in decision.changes if not (isinstance(c, Run) and c.id == run.id))
     if not reason:
         return replace(decision, changes=(*changes, counted))
     told = tell("RUN_HALTED", outcome=Outcome.REFUSED, request_id=event.request_id)

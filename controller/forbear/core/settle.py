@@ -445,9 +445,7 @@ def _wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
     if action.retries >= allowed:
-        told = replace(
-            envelope, code="RETRY_EXHAUSTED", recovery=Recovery.DO_NOT_RETRY, reset_at=envelope.reset_at
-        )
+        told = replace(envelope, code="RETRY_EXHAUSTED", recovery=Recovery.DO_NOT_RETRY, reset_at=envelope.reset_at)
         _count_refusal(draft, envelope, ticket)
         return _stop(draft, told, Rule.RETURNED_RETRY_EXHAUSTED, ticket)
     if shared is not None and shared.scope is Scope.OPERATION and call.effect is not Effect.READ:
@@ -463,9 +461,7 @@ def _wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         grant=draft.started.grant,
         not_accepted=envelope.not_accepted,
     )
-    return draft.decide(
-        Rule.RETURNED_WAIT, waiting, told=envelope, answer=Answer.PENDING, ticket=ticket, wake_at=at
-    )
+    return draft.decide(Rule.RETURNED_WAIT, waiting, told=envelope, answer=Answer.PENDING, ticket=ticket, wake_at=at)
 
 
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold | None:
@@ -627,9 +623,7 @@ def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decisi
         hold=hold.key,
         inspect_at=inspect_at,
     )
-    decision = draft.decide(
-        rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at
-    )
+    decision = draft.decide(rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at)
     return replace(decision, changes=(*decision.changes, *_left(draft, decision)))
 
 

@@ -89,7 +89,9 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
         case Woke():
             if now >= state.grant.expires_at:
-                told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+                told = tell(
+                    "APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call
+                )
                 return Decision(
                     rule=Rule.GRANT_EXPIRED,
                     changes=(replace(action, phase=Fresh()),),
@@ -307,9 +309,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
-    wake: tuple[Command, ...] = (
-        WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),
-    )
+    wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)
     if event.call.action == action.key:
         changed = replace(action, call=event.call, phase=approved)
         return Decision(rule=Rule.EDITED, changes=(changed, tree), commands=wake, ticket=state.ticket)

@@ -71,21 +71,15 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
         )
     if repeats:
         return admit(s, action, start, now)
-    told = tell(
-        "DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call
-    )
-    return Decision(
-        rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True
-    )
+    told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
+    return Decision(rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
 
 
 def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupted, now: datetime) -> Decision:
     """The tool asked through the framework: the framework proposes the call again with the answer."""
     draft = draft_of(s, action, started, now)
     release(draft, ended=False)
-    told = tell(
-        "APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call
-    )
+    told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
         rule="framework",
@@ -110,9 +104,7 @@ def _lost(
         if hold is not None:
             draft.put(replace(hold, claim=None))
     if action.call.effect is Effect.READ:
-        told = tell(
-            "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call
-        )
+        told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call)
         if announce:
             draft.commands.append(Announce(action=action.key, told=told))
         return draft.decide(Rule.LOST_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)
@@ -138,7 +130,5 @@ def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, no
         return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
     draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
     release(draft, ended=False)
-    told = tell(
-        "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call
-    )
+    told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     return draft.decide(Rule.CANCELLED_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)

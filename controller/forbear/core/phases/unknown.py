@@ -41,16 +41,7 @@ def on_unknown(s: Snapshot, action: Action, state: Unknown, event: Event, now: d
             return _woke(s, action, state, start, now)
         case Inspected():
             return _inspected(s, action, state, event, now)
-        case (
-            Interrupted()
-            | Lost()
-            | Cancelled()
-            | Granted()
-            | Denied()
-            | Revised()
-            | Edited()
-            | Reconnected()
-        ):
+        case Interrupted() | Lost() | Cancelled() | Granted() | Denied() | Revised() | Edited() | Reconnected():
             return stale(event)
 
 
@@ -131,9 +122,7 @@ def _inspected(s: Snapshot, action: Action, state: Unknown, event: Inspected, no
             return _applied(s, action, state, event)
         case Verdict.NOT_APPLIED:
             first = state.absent_at
-            is_certain = event.source == "person" or (
-                first is not None and now - first >= s.policy.limits.settle
-            )
+            is_certain = event.source == "person" or (first is not None and now - first >= s.policy.limits.settle)
             if is_certain:
                 return _not_applied(s, action, state, event)
             if first is not None:
@@ -194,4 +183,3 @@ def _not_applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) 
         told=told,
         ticket=state.ticket,
     )
-

@@ -38,9 +38,7 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
             return _joined(s, action, state, state.retry_at, start, now, Rule.WAITING_JOINED)
         case Woke():
             if now < state.retry_at:
-                return Decision(
-                    rule=Rule.WAITING_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.retry_at),)
-                )
+                return Decision(rule=Rule.WAITING_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.retry_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
             return admit(s, action, _as_retry(start, state), now)
@@ -64,9 +62,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
             return _joined(s, action, state, state.run_at, start, now, Rule.PARKED_JOINED)
         case Woke():
             if now < state.run_at:
-                return Decision(
-                    rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),)
-                )
+                return Decision(rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
             return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
@@ -118,7 +114,9 @@ def _is_unattended(s: Snapshot, action: Action, state: Waiting | Parked, now: da
 
 
 def _offer_again(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
-    told = tell("OFFERED_AGAIN", recovery=None, outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+    told = tell(
+        "OFFERED_AGAIN", recovery=None, outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call
+    )
     return Decision(
         rule=Rule.UNATTENDED,
         changes=(replace(action, phase=Fresh()), *leave_queues(s, action)),
@@ -129,9 +127,7 @@ def _offer_again(s: Snapshot, action: Action, start: Start, now: datetime) -> De
 
 def cancel(s: Snapshot, action: Action, event: Cancelled, now: datetime) -> Decision:
     """Stop a call that has not started until a new turn."""
-    told = tell(
-        "CANCELLED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call
-    )
+    told = tell("CANCELLED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     hold = place(
         action.call,
         scope=Scope.ACTION,
