@@ -170,7 +170,7 @@ def park(s: Snapshot, action: Action, start: Start, run_at: datetime, now: datet
     parked = _parked(s, action, start, run_at, told, None, now)
     return Decision(
         rule=rule,
-        changes=(replace(action, call=start.call, phase=parked),),
+        changes=(replace(action, call=start.call, phase=parked), *leave_queues(s, action)),
         commands=(WakeAt(action=action.key, at=run_at),),
         answer=Answer.PENDING,
         told=told,

@@ -154,8 +154,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
     shared = _close_until(draft, envelope, at, ticket)
-    too_far = at - now > limits.max_wait
-    if too_far:
+    if at - now > limits.max_wait:
         told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_WAIT_TOO_FAR, ticket, ends_at=at)
@@ -169,6 +168,8 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if shared is not None and shared.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
+    if shared is not None and call.action not in shared.parked:
+        draft.put(replace(shared, parked=(*shared.parked, call.action)))
     waiting = Waiting(
         ticket=ticket,
         retry_at=at,
@@ -212,5 +213,5 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
     )
     standing = draft.hold(hold.key)
     ends_at = at if standing is None or standing.ends_at is None else max(standing.ends_at, at)
-    parked = hold.parked if call.action in hold.parked else (*hold.parked, call.action)
-    return draft.put(replace(hold, ends_at=ends_at, claim=None if standing is None else standing.claim, parked=parked))
+    claim = None if standing is None else standing.claim
+    return draft.put(replace(hold, ends_at=ends_at, claim=claim))

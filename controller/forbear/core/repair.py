@@ -45,28 +45,11 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     s, call = draft.s, draft.call
     names = tuple(field.name for field in envelope.invalid_fields)
     exhausted = _count_repair(draft, envelope, named=bool(names), ticket=ticket)
-    scope = Scope.TARGET if names and call.effect is not Effect.UNDECLARED else Scope.ACTION
-    scope, value = narrow(call, scope, s.tree.principal)
-    hold = place(
-        call,
-        scope=scope,
-        value=value,
-        cause=Cause.REPAIR,
-        end=End.REPAIR,
-        told=envelope,
-        ticket=ticket,
-        snapshot=s,
-        now=draft.now,
-    )
-    fields = tuple((name, field_digest(call.arguments, name)) for name in names) if scope is Scope.TARGET else ()
-    before = envelope.precondition
-    hold = draft.put(
-        replace(
-            hold,
-            fields=fields,
-            precondition=None if before is None else precondition_key(before.tool, before.arguments),
-        )
-    )
+    hold = draft.put(_keep(draft, envelope, Scope.ACTION, call.action, ticket))
+    if names and call.target is not None and call.effect is not Effect.UNDECLARED:
+        # Reworded calls on the same target repair nothing while they leave every named field as it was.
+        fields = tuple((name, field_digest(call.arguments, name)) for name in names)
+        draft.put(replace(_keep(draft, envelope, Scope.TARGET, call.target, f"{ticket}-t"), fields=fields))
     draft.action = replace(draft.action, repairs=draft.action.repairs + 1)
     phase = NeedsRepair(
         attempt=draft.started.attempt,
@@ -78,6 +61,22 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     )
     rule = Rule.RETURNED_REPAIRS_EXHAUSTED if exhausted else Rule.RETURNED_REPAIR
     return draft.decide(rule, phase, told=envelope, answer=Answer.EXECUTED, ticket=hold.ticket)
+
+
+def _keep(draft: Draft, envelope: Envelope, scope: Scope, value: str, ticket: str) -> Hold:
+    before = envelope.precondition
+    hold = place(
+        draft.call,
+        scope=scope,
+        value=value,
+        cause=Cause.REPAIR,
+        end=End.REPAIR,
+        told=envelope,
+        ticket=ticket,
+        snapshot=draft.s,
+        now=draft.now,
+    )
+    return replace(hold, precondition=None if before is None else precondition_key(before.tool, before.arguments))
 
 
 def _count_repair(draft: Draft, envelope: Envelope, *, named: bool, ticket: str) -> bool:

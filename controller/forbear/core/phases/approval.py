@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from forbear.core.admit import admit
+from forbear.core.bar import leave_queues
 from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, DropHold, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -341,7 +342,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     edited = replace(other, call=event.call, phase=approved)
     return Decision(
         rule=Rule.EDITED,
-        changes=(stopped, hold, edited, tree),
+        changes=(stopped, hold, edited, tree, *leave_queues(s, other)),
         commands=wake,
         ticket=state.ticket,
     )
@@ -376,7 +377,12 @@ def _asks_other(
     asked = replace(s.action(event.call), call=event.call, phase=phase)
     return Decision(
         rule=Rule.EDITED_ASKS,
-        changes=(*changes, asked, replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket))),
+        changes=(
+            *changes,
+            asked,
+            *leave_queues(s, asked),
+            replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket)),
+        ),
         commands=(
             AskHuman(action=event.call.action, ticket=event.new_ticket),
             WakeAt(action=event.call.action, at=expires_at),
