@@ -47,8 +47,8 @@ class RunHalted(ForbearError):
     """The run's tool use is over (opt-in: only raised where an adapter was asked to raise it)."""
 
 
-class Refused(Exception):  # noqa: N818 - a tool's word for "no", not an error of ours
-    """Raised by a tool to speak the contract from Python.
+class Refused(Exception):
+    """Raised by a tool to speak the contract from Python: a tool's word for "no", not an error of ours.
 
     Args:
         code: A catalogue code in ``UPPER_SNAKE`` form.

@@ -144,7 +144,9 @@ class Store(Protocol):
         """Return a number that changes when another process has committed."""
         ...
 
-    def journal(self, *, after: int = 0, limit: int = 100, request_id: str | None = None) -> Sequence[tuple[int, JournalLine]]:
+    def journal(
+        self, *, after: int = 0, limit: int = 100, request_id: str | None = None
+    ) -> Sequence[tuple[int, JournalLine]]:
         """Return journal lines with their sequence numbers, oldest first."""
         ...
 

@@ -6,33 +6,45 @@ Type-tagged by JSON itself: 1, 1.0, true and "1" are four different values. No c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import TypeGuard
 
 from forbear.errors import UsageError
 
 MAX_DEPTH = 64
 ABSENT = "-"
+INFINITE = float("inf")
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+
+
+def is_object(value: object) -> TypeGuard[Mapping[object, object]]:
+    """Say whether a value is a JSON object; its members are then `object` instead of unknown."""
+    return isinstance(value, Mapping)
+
+
+def is_array(value: object) -> TypeGuard[Sequence[object]]:
+    """Say whether a value is a JSON array; its members are then `object` instead of unknown."""
+    return isinstance(value, (list, tuple))
 
 
 def _check(value: object, path: str, depth: int) -> None:
     if value is None or isinstance(value, (str, bool, int)):
         return
     if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if not -INFINITE < value < INFINITE:  # false for NaN, too
             raise UsageError(f"argument {path!r} is not JSON: a number must be finite")
         return
     if depth >= MAX_DEPTH:
         raise UsageError(f"argument {path!r} is not JSON: nested deeper than {MAX_DEPTH}")
-    if isinstance(value, Mapping):
+    if is_object(value):
         for key, member in value.items():
             if not isinstance(key, str):
                 raise UsageError(f"argument {path!r} is not JSON: object keys must be strings")
             _check(member, f"{path}/{key}" if path else key, depth + 1)
         return
-    if isinstance(value, (list, tuple)):
+    if is_array(value):
         for index, member in enumerate(value):
             _check(member, f"{path}/{index}", depth + 1)
         return
@@ -40,9 +52,9 @@ def _check(value: object, path: str, depth: int) -> None:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
+    if is_object(value):
         return {str(key): _plain(member) for key, member in value.items()}
-    if isinstance(value, (list, tuple)):
+    if is_array(value):
         return [_plain(member) for member in value]
     return value
 
@@ -91,13 +103,13 @@ def target_key(operation: str, values: Mapping[str, object]) -> str | None:
 
 def _find(value: object, name: str) -> list[object]:
     found: list[object] = []
-    if isinstance(value, Mapping):
+    if is_object(value):
         for key in sorted(value, key=str):
             member = value[key]
             if key == name:
                 found.append(member)
             found.extend(_find(member, name))
-    elif isinstance(value, list):
+    elif is_array(value):
         for member in value:
             found.extend(_find(member, name))
     return found
@@ -106,9 +118,9 @@ def _find(value: object, name: str) -> list[object]:
 def _point(value: object, pointer: str) -> list[object]:
     for raw in pointer.split("/")[1:]:
         token = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, Mapping) and token in value:
+        if is_object(value) and token in value:
             value = value[token]
-        elif isinstance(value, list) and token.isascii() and token.isdigit() and int(token) < len(value):
+        elif is_array(value) and token.isascii() and token.isdigit() and int(token) < len(value):
             value = value[int(token)]
         else:
             return []

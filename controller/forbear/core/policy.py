@@ -88,7 +88,7 @@ class Inspection:
 
     tool: str
     # Check argument -> argument of the write; empty = every argument that the check shares by name.
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     applied_if: str | Mapping[str, str] | Callable[[object, Arguments], Verdict] | None = None
 
 
@@ -169,7 +169,7 @@ class ToolPolicy:
     target: tuple[tuple[str, str], ...] | Callable[[Arguments], object] | None = None
     ignore: tuple[str, ...] = ()
     quota: str | Callable[[Arguments], str | None] | None = None
-    constraints: Mapping[str, Scope] = field(default_factory=dict)
+    constraints: Mapping[str, Scope] = field(default_factory=dict[str, Scope])
     # "never", "always", a function of the arguments, or declarative rules (contract/gates.py compiles them to one).
     approval: str | Callable[[Arguments], RuleVerdict] = "never"
     inspect: Inspection | None = None
@@ -189,7 +189,7 @@ class ToolPolicy:
     status_rules: tuple[StatusRule, ...] = ()
     exception_rules: tuple[ExceptionRule, ...] = ()
     # Body fields that may pass to the model, by name -> "text", "number", "boolean" or the allowed values.
-    safe_fields: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    safe_fields: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict[str, str | tuple[str, ...]])
     # Shared holds (quota, principal) from a remote tool need a code or status that is listed here.
     shared_codes: tuple[str, ...] = ()
     # None = by trust: owned yes, remote no.

@@ -8,7 +8,6 @@ from datetime import datetime
 from forbear.core.vocabulary import Effect, Executed, Gate, Outcome, Recovery
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precondition:
     """A call that must have completed in this run before a refused one may run (``recovery = repair_input``)."""

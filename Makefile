@@ -1,0 +1,97 @@
+# Everything works on a fresh clone with Python >= 3.11 (with pip and venv) and make: each target sets up what it needs.
+# An environment is built once, and again when pyproject.toml changes.
+
+PYTHON ?= python3
+MODEL  ?=
+
+DEMO := .venv-demo/bin/python
+TEST := .venv-test/bin/python
+PIP  := -m pip install -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help:  ## Show this list
+	@echo "forbear: a deterministic recovery controller for AI agents' tool calls"
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@$(foreach name,$(BY_HAND),printf '%-18s %s\n' '  make $(name)' 'Run python -m tests.$(name); the figures go into the docs';)
+	@echo
+	@echo "PYTHON=python3.12 chooses the Python that environments are built with."
+
+# --- the product -------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: .venv-demo/.stamp  ## Run the paper-trading desk (MODEL=name uses a real model instead of the scripted one)
+	@$(DEMO) -m examples.paper_trading $(if $(MODEL),--model $(MODEL))
+
+# --- checks ------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: check unit  ## Run everything that must pass before a merge: check, then unit
+
+.PHONY: check
+check: .venv-test/.stamp  ## Check without running: lint, format, types (mypy and pyright), imports
+	@echo "== ruff check";        $(TEST) -m ruff check .
+	@echo "== ruff format";       $(TEST) -m ruff format --check .
+	@echo "== mypy";              $(TEST) -m mypy
+	@echo "== pyright";           $(TEST) -m pyright --pythonpath $(TEST)
+	@echo "== import contracts";  .venv-test/bin/lint-imports --no-logo
+
+.PHONY: unit
+unit: .venv-test/.stamp  ## Run the tests; every branch of the core must be covered (ARGS="-k name" passes options)
+	@echo "== pytest";            $(TEST) -m coverage run -m pytest -q $(ARGS)
+	@echo "== coverage";          $(TEST) -m coverage report --format=total --precision=1 | sed 's/^/all code, percent: /'
+	@$(TEST) -m coverage report --include='controller/forbear/core/*' --fail-under=100
+
+.PHONY: format
+format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
+	@$(TEST) -m ruff check --fix . ; $(TEST) -m ruff format .
+
+# --- by hand -----------------------------------------------------------------------------------------------------
+
+# Those of these that exist: tests/bench, tests/mutants, tests/soak.
+BY_HAND := $(foreach name,bench mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
+
+.PHONY: $(BY_HAND)
+$(BY_HAND): .venv-test/.stamp
+	@$(TEST) -m tests.$@ $(ARGS)
+
+.PHONY: wheel
+wheel: .venv-test/.stamp .venv-wheel/.stamp  ## Build the wheel and run the tests against it
+	@rm -rf dist
+	@echo "== build";             $(TEST) -m pip wheel -qq --no-deps --wheel-dir dist .
+	@.venv-wheel/bin/python $(PIP) --force-reinstall --no-deps dist/forbear-*.whl
+	@echo "== pytest on wheel";   .venv-wheel/bin/python -m pytest -q $(ARGS)
+
+.PHONY: compat
+compat: .venv-compat/.stamp  ## Run the tests with the lowest supported version of every dependency
+	@echo "== pytest, lowest";    .venv-compat/bin/python -m pytest -q $(ARGS)
+
+.PHONY: clean
+clean:  ## Remove environments, caches and reports
+	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
+	rm -f .coverage .coverage.*
+
+# --- environments ------------------------------------------------------------------------------------------------
+
+.venv-demo/.stamp: WHAT := --editable '.[demo]'
+.venv-test/.stamp: WHAT := --group dev --editable .
+.venv-wheel/.stamp: WHAT := --group test .
+.venv-compat/.stamp: WHAT := --group compat
+.venv-compat/.stamp: AND_THEN := .venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
+  --resolution lowest-direct --group test --editable '.[all,demo]'
+
+.venv-%/.stamp: pyproject.toml
+	@echo "Building the environment .venv-$* (once; about half a minute) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "forbear needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@rm -rf .venv-$*
+	@$(PYTHON) -m venv .venv-$* \
+	  || { echo "$(PYTHON) cannot build environments; install its venv module (Debian: python3-venv)" >&2; exit 1; }
+	@.venv-$*/bin/python $(PIP) 'pip>=25.1'
+	@.venv-$*/bin/python $(PIP) $(WHAT)
+	@$(AND_THEN)
+	@touch $@
