@@ -4,7 +4,7 @@
 do, and closing another descriptor of the same file releases nothing. A forked child shares its parent's locks; the
 store therefore closes its copies there (see ``sqlite.py``), or a dead parent would look alive.
 
-Everything here except `Liveness.close` is called with the write lock held, so that no file is removed between being
+Everything here except `close` in a forked child is called with the write lock held, so that no file is removed between being
 opened and being locked by somebody else.
 """
 
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from forbear.errors import UsageError
 
-__all__ = ["Liveness", "is_locked", "open_private"]
+__all__ = ["FileLiveness", "Liveness", "MemoryLiveness", "is_locked", "open_private"]
 
 _OWNER: Final = ".owner"
 _ATTACHED: Final = ".attached"
@@ -50,8 +51,55 @@ def _file_of(owner: str) -> str:
     return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() + _OWNER
 
 
-class Liveness:
-    """A folder with one locked file for every living owner and every attached store.
+class Liveness(Protocol):
+    """Who is alive. Every method is called with the store's write lock held."""
+
+    def declare(self, owner: str) -> None:
+        """Declare an owner alive until `retire`, `close` or the death of this process.
+
+        Raises:
+            UsageError: another store holds this owner's name.
+        """
+        ...
+
+    def retire(self, owner: str) -> None:
+        """Declare an owner dead; unknown ones are ignored."""
+        ...
+
+    def dead(self, owners: Iterable[str]) -> frozenset[str]:
+        """Return those of some owners that are not alive, and forget what the dead left behind."""
+        ...
+
+    def close(self, *, remove: bool = True) -> None:
+        """Declare every owner of this store dead; `remove` is False in a forked child, whose parent lives on."""
+        ...
+
+
+class MemoryLiveness:
+    """`Liveness` of a store that no other process can see."""
+
+    def __init__(self) -> None:
+        self._owners: set[str] = set()
+
+    def declare(self, owner: str) -> None:
+        """Declare an owner alive."""
+        self._owners.add(owner)
+
+    def retire(self, owner: str) -> None:
+        """Declare an owner dead."""
+        self._owners.discard(owner)
+
+    def dead(self, owners: Iterable[str]) -> frozenset[str]:
+        """Return those of some owners that are not alive."""
+        return frozenset(owners) - self._owners
+
+    def close(self, *, remove: bool = True) -> None:
+        """Declare every owner dead."""
+        self._owners.clear()
+
+
+class FileLiveness:
+    """`Liveness` in a folder with one locked file for every living owner and every attached store.
 
     Args:
         folder: Made if it is absent, readable by this user alone.
@@ -65,7 +113,7 @@ class Liveness:
 
     def attach(self) -> bool:
         """Declare that this process uses the store, and return whether another process does too."""
-        alive = self.sweep()
+        alive = self._sweep()
         mine = f"{os.getpid()}."
         number = 0
         while mine + f"{number}{_ATTACHED}" in alive:
@@ -87,19 +135,23 @@ class Liveness:
         """Declare an owner dead; unknown ones are ignored."""
         self._drop(_file_of(owner))
 
-    def sweep(self) -> frozenset[str]:
+    def dead(self, owners: Iterable[str]) -> frozenset[str]:
+        """Return those of some owners whose lock is free, and remove the files of the dead."""
+        alive = self._sweep()
+        return frozenset(owner for owner in owners if _file_of(owner) not in alive)
+
+    def _sweep(self) -> frozenset[str]:
         """Remove the files of the dead and return the names of those that are held."""
-        alive: set[str] = set()
+        # Own locks count even if somebody cleaned the folder.
+        alive = set(self._held)
         for path in self._folder.iterdir():
-            if path.name in self._held or (path.suffix in {_OWNER, _ATTACHED} and is_locked(path)):
+            if path.name in alive or path.suffix not in {_OWNER, _ATTACHED}:
+                continue
+            if is_locked(path):
                 alive.add(path.name)
-            elif path.suffix in {_OWNER, _ATTACHED}:
+            else:
                 path.unlink(missing_ok=True)
         return frozenset(alive)
-
-    def is_alive(self, owner: str, alive: frozenset[str]) -> bool:
-        """Return whether an owner is among the names that `sweep` returned."""
-        return _file_of(owner) in alive
 
     def close(self, *, remove: bool = True) -> None:
         """Release every lock of this store; `remove` is False in a forked child, whose parent goes on living."""

@@ -25,7 +25,7 @@ from weakref import WeakSet
 from forbear.errors import StaleWrite, StoreError, UsageError
 from forbear.ports import Clock, Commit, JournalLine, Row, ScopeRows
 from forbear.store.codec import to_us
-from forbear.store.locks import Liveness, open_private
+from forbear.store.locks import FileLiveness, Liveness, MemoryLiveness, open_private
 from forbear.store.schema import inspect, migrate, read_sql
 
 __all__ = ["MEMORY", "SqliteStore", "default_path", "open_sqlite"]
@@ -120,7 +120,7 @@ def open_sqlite(path: str | os.PathLike[str] | None = None, *, clock: Clock) -> 
         if path == MEMORY:
             connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             migrate(connection, alone=True)
-            return SqliteStore(connection, clock, lock=-1, liveness=None)
+            return SqliteStore(connection, clock, lock=-1, liveness=MemoryLiveness())
         return _open_file(Path(default_path() if path is None else path).absolute(), clock)
     except (sqlite3.Error, OSError, ValueError) as error:
         raise _broken(error) from error
@@ -129,7 +129,7 @@ def open_sqlite(path: str | os.PathLike[str] | None = None, *, clock: Clock) -> 
 def _open_file(path: Path, clock: Clock) -> SqliteStore:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = open_private(path.with_name(path.name + "-lock"))
-    liveness: Liveness | None = None
+    liveness: FileLiveness | None = None
     connection: sqlite3.Connection | None = None
     try:
         flock(lock, LOCK_EX)
@@ -147,7 +147,7 @@ def _open_file(path: Path, clock: Clock) -> SqliteStore:
         found = path.stat()
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():
             path.chmod(0o600)
-        liveness = Liveness(path.with_name(path.name + "-owners"))
+        liveness = FileLiveness(path.with_name(path.name + "-owners"))
         shared = liveness.attach()
         connection.execute("PRAGMA journal_mode = WAL")
         for pragma in _PRAGMAS:
@@ -174,7 +174,7 @@ def _open_file(path: Path, clock: Clock) -> SqliteStore:
 class SqliteStore:
     """`forbear.ports.Store` in SQLite. Made by `open_sqlite`; safe for all threads of the process."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, *, lock: int, liveness: Liveness | None) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, *, lock: int, liveness: Liveness) -> None:
         self._connection: sqlite3.Connection | None = connection
         self._clock = clock
         self._sql = _queries()
@@ -182,8 +182,6 @@ class SqliteStore:
         # Descriptor of the write lock's file; -1 in memory, where `_gate` is enough.
         self._lock = lock
         self._liveness = liveness
-        # In memory: the owners that are alive.
-        self._owners: set[str] = set()
         _OPEN.add(self)
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
@@ -198,8 +196,7 @@ class SqliteStore:
                 if self._lock >= 0:
                     flock(self._lock, LOCK_EX)
                 connection.close()
-                if self._liveness is not None:
-                    self._liveness.close()
+                self._liveness.close()
             except (sqlite3.Error, OSError) as error:
                 raise _broken(error) from error
             finally:
@@ -217,8 +214,7 @@ class SqliteStore:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-        if self._liveness is not None:
-            self._liveness.close(remove=False)
+        self._liveness.close(remove=False)
 
     # ---- the two ways in --------------------------------------------------------------------------------------------
 
@@ -359,11 +355,10 @@ class SqliteStore:
     def lost(self) -> Sequence[Row]:
         """Return the live rows whose owner is dead, oldest first, and remove the lock files of the dead."""
         owned = self._rows("owned", ())
-        if self._liveness is None:
-            return [row for row in owned if row.owner not in self._owners]
-        liveness = self._liveness
-        alive = self._write(lambda _: liveness.sweep())
-        return [row for row in owned if row.owner is not None and not liveness.is_alive(row.owner, alive)]
+        # The rows first: an owner registers before it commits, so one that is seen here was registered before this.
+        owners = {row.owner for row in owned if row.owner is not None}
+        dead = self._write(lambda _: self._liveness.dead(owners))
+        return [row for row in owned if row.owner in dead]
 
     def register(self, owner: str) -> None:
         """Declare this process alive under this name until the store is closed or the process ends, however it ends.
@@ -371,19 +366,11 @@ class SqliteStore:
         Raises:
             UsageError: another living store has registered this name.
         """
-        liveness = self._liveness
-        if liveness is None:
-            self._owners.add(owner)
-        else:
-            self._write(lambda _: liveness.declare(owner))
+        self._write(lambda _: self._liveness.declare(owner))
 
     def release(self, owner: str) -> None:
         """Stop answering for an owner: its live rows are lost from now on."""
-        liveness = self._liveness
-        if liveness is None:
-            self._owners.discard(owner)
-        else:
-            self._write(lambda _: liveness.retire(owner))
+        self._write(lambda _: self._liveness.retire(owner))
 
     def generation(self) -> int:
         """Return a number that changes when another process has committed; own commits leave it as it is."""
