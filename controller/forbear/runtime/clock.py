@@ -37,8 +37,9 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Return the present instant, aware UTC, rounded down to microseconds."""
-        reading = time.time_ns() // 1000
         with self._lock:
+            # Read under the lock: a thread that was overtaken would look like a jump.
+            reading = time.time_ns() // 1000
             jumped = self._reading - reading
             self._reading = reading
             self._latest = max(self._latest, reading)

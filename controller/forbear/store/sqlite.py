@@ -117,11 +117,12 @@ def open_sqlite(path: str | os.PathLike[str] | None = None, *, clock: Clock) -> 
         StoreError: the file cannot be opened, is not a database, or is one of another application (not touched).
     """
     try:
-        if path == MEMORY:
+        if path is not None and os.fspath(path) == MEMORY:
             connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             migrate(connection, alone=True)
             return SqliteStore(connection, clock, lock=-1, liveness=MemoryLiveness())
-        return _open_file(Path(default_path() if path is None else path).absolute(), clock)
+        # Resolved, as SQLite does for its own files: one lock for a file, whatever link leads to it.
+        return _open_file(Path(default_path() if path is None else path).resolve(), clock)
     except (sqlite3.Error, OSError, ValueError) as error:
         raise _broken(error) from error
 

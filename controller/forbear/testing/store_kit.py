@@ -94,7 +94,9 @@ def count_up(store: Store, times: int) -> None:
         number = int(read.rows[0].body) if read.rows else 0
         try:
             store.commit(
-                Commit(expected={TREE: read.version}, puts=(row("n", str(number + 1).encode()),), journal=(line(number),))
+                Commit(
+                    expected={TREE: read.version}, puts=(row("n", str(number + 1).encode()),), journal=(line(number),)
+                )
             )
         except StaleWrite:
             continue

@@ -278,7 +278,9 @@ JSON = st.recursive(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=40) | st.tuples(st.sampled_from(list(TAGS)), JSON).map(lambda t: json.dumps([1, *t]).encode()))
+@given(
+    st.binary(max_size=40) | st.tuples(st.sampled_from(list(TAGS)), JSON).map(lambda t: json.dumps([1, *t]).encode())
+)
 def test_no_bytes_make_it_do_anything_else(stored: bytes) -> None:
     """Decoding gives a value of the table or a StoreError, whatever the bytes are."""
     try:
@@ -399,7 +401,14 @@ def test_a_halted_run_and_a_kept_result_come_back() -> None:
     run = Run(id="r", halted=Halt(reason="BLOCKED", told=told, at=NOW))
     assert decode(encode(run)) == run
     done = Completed(
-        attempt=1, outcome=Outcome.EMPTY, turn=1, started_at=NOW, request_id="act_1", writes=0, finished=False, told=told
+        attempt=1,
+        outcome=Outcome.EMPTY,
+        turn=1,
+        started_at=NOW,
+        request_id="act_1",
+        writes=0,
+        finished=False,
+        told=told,
     )
     waiting = Waiting(ticket="tkt_1", retry_at=NOW, since_at=NOW, turn=1, told=told, not_accepted=True)
     for phase in (done, waiting):
