@@ -16,14 +16,15 @@ from typing import Final, cast
 
 from forbear.contract import findings as f
 from forbear.contract import time as t
-from forbear.contract.body import ABSENT, UNREADABLE, first, is_mapping, point, text_of, xml_codes
+from forbear.contract.body import UNREADABLE, first, is_mapping, point, text_of, xml_codes
 from forbear.contract.case import Case
 from forbear.contract.catalogue import is_code
 from forbear.contract.findings import found, stricter, timed
 from forbear.contract.hints import Ends, Fields, base_of
+from forbear.contract.http import neutral
 from forbear.contract.limits import misspelt
 from forbear.contract.profile_times import Times, read_times
-from forbear.contract.raw import Http
+from forbear.contract.raw import ABSENT, Http
 from forbear.contract.rules import code_texts, fields_in
 from forbear.contract.words import outcome_of, recovery_of
 from forbear.core.values import Envelope
@@ -103,8 +104,6 @@ class Profile:
 
     def judge(self, http: Http, case: Case, fields: Fields, neutral_ends: Ends, body: object) -> Envelope:
         """Return what an answer means by this vendor's conventions, and by the neutral rules where they are silent."""
-        from forbear.contract.http import neutral
-
         ends = self.times.ends(fields, base_of(fields, case.now), neutral_ends, body)
         status = http.status
         done = 200 <= status <= 299
@@ -146,8 +145,6 @@ class Profile:
     def _ruled(
         self, http: Http, case: Case, fields: Fields, ends: Ends, body: object, codes: frozenset[str]
     ) -> Envelope | None:
-        from forbear.contract.http import neutral
-
         messages = tuple(
             value[:_MAX_MESSAGE].lower()
             for pointer in self.messages_at
