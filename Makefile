@@ -17,6 +17,7 @@ help:  ## Show this list
 	@echo "forbear: a deterministic recovery controller for AI agents' tool calls"
 	@echo
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@$(foreach name,$(BY_HAND),printf '%-18s %s\n' '  make $(name)' 'Run python -m tests.$(name); the figures go into the docs';)
 	@echo
 	@echo "PYTHON=python3.12 chooses the Python that environments are built with."
 
@@ -36,7 +37,7 @@ check: .venv-test/.stamp  ## Check without running: lint, format, types (mypy an
 	@echo "== ruff check";        $(TEST) -m ruff check .
 	@echo "== ruff format";       $(TEST) -m ruff format --check .
 	@echo "== mypy";              $(TEST) -m mypy
-	@echo "== pyright";           $(TEST) -m pyright
+	@echo "== pyright";           $(TEST) -m pyright --pythonpath $(TEST)
 	@echo "== import contracts";  .venv-test/bin/lint-imports --no-logo
 
 .PHONY: unit
@@ -50,6 +51,13 @@ format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
 	@$(TEST) -m ruff check --fix . ; $(TEST) -m ruff format .
 
 # --- by hand -----------------------------------------------------------------------------------------------------
+
+# Those of these that exist: tests/bench, tests/mutants, tests/soak.
+BY_HAND := $(foreach name,bench mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
+
+.PHONY: $(BY_HAND)
+$(BY_HAND): .venv-test/.stamp
+	@$(TEST) -m tests.$@ $(ARGS)
 
 .PHONY: wheel
 wheel: .venv-test/.stamp .venv-wheel/.stamp  ## Build the wheel and run the tests against it

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import Action, Fresh, Hold, Known, Run, Started, Tree
+from forbear.core.rules import Rule
+from forbear.core.states import Action, Fresh, Hold, Known, Run, Tree
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Answer, Scope
 
@@ -98,7 +99,7 @@ Change = Tree | Run | Action | Hold | DropHold | PutKnown
 class Decision:
     """What was decided about one event: the rule, what changes, what is to be done and what is answered."""
 
-    rule: str
+    rule: Rule
     changes: tuple[Change, ...] = ()
     commands: tuple[Command, ...] = ()
     # None where nobody is waiting for an answer to this event.
@@ -111,6 +112,11 @@ class Decision:
     suppressed: bool = False
     # HALTED: a forced tool choice must be cleared.
     clear_forced: bool = False
+    # OBSERVE: what would have been answered.
+    would: Answer | None = None
+    # How a proposal counts for its step: blocked under a refusal that was delivered before; nothing new happened.
+    blocked_step: bool = False
+    idle_step: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,15 +176,3 @@ class Snapshot:
             owner=self.owner,
             has_approver=self.has_approver,
         )
-
-
-def open_attempt(action: Action, attempt: int) -> Started | None:
-    """Return the open attempt with this number, or None where it was answered already."""
-    opened = getattr(action.phase, "open", ())
-    for started in opened:
-        if started.attempt == attempt:
-            return started  # type: ignore[no-any-return]
-    return None
-
-
-ZERO = timedelta()

@@ -113,8 +113,6 @@ class Unknown:
     absent_at: datetime | None = None
     # When the controller looks next; None = it does not look (any more).
     inspect_at: datetime | None = None
-    # The one repetition with the same idempotency key was used.
-    key_spent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +123,9 @@ class NeedsRepair:
     turn: int
     told: Envelope
     fields: tuple[str, ...] = ()
-    # Action key of the precondition; it is met once that action completes after `writes`/`completions`.
-    precondition: str | None = None
-    met: bool = False
     # Completed writes of the tree when it was refused.
     writes: int = 0
-    hold: str | None = None
+    hold: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +139,8 @@ class Completed:
     request_id: str
     # Completed writes of the tree after this one.
     writes: int
+    # Run and step that it was executed in (step_key), for equal calls of one step.
+    step: str = ""
     # Restart epoch of the tree; an older one is delivered once to a restarted run.
     epoch: int = 0
     # None = no poll; otherwise whether the status is finished.
@@ -160,8 +157,8 @@ class Stopped:
     code: str
     told: Envelope
     turn: int
-    # Key of the hold that must end first; None = until a new turn.
-    hold: str | None = None
+    # Key of the hold that must end first.
+    hold: str
 
 
 Phase = Fresh | Running | Waiting | Parked | AwaitingApproval | Approved | Unknown | NeedsRepair | Completed | Stopped
@@ -186,6 +183,8 @@ class Action:
     same_results: int = 0
     empty_looks: int = 0
     asked_by_tool: int = 0
+    # Attempt after which the one repetition with the same idempotency key was used; 0 = not used.
+    key_spent: int = 0
     last_result: str = ""
     last_result_at: datetime | None = None
     last_writes: int = 0
@@ -240,6 +239,7 @@ class Hold:
     exempt: tuple[str, ...] = ()
     # REPAIR: (field, digest of its refused value).
     fields: tuple[tuple[str, str], ...] = ()
+    # REPAIR: the call (precondition_key) whose completion ends it.
     precondition: str | None = None
     # From an observed tool: covers only observed tools.
     observed: bool = False
@@ -275,7 +275,7 @@ class Run:
     blocked_in_turn: int = 0
     calls_in_turn: int = 0
     calls_in_run: int = 0
-    # operation -> executions in this turn, in this run.
+    # operation, executions in this turn, executions in this run.
     operations: tuple[tuple[str, int, int], ...] = ()
 
 
@@ -320,8 +320,10 @@ class Known:
     """A call that was seen before: same run, step, call id and fingerprint."""
 
     action: str
-    # Attempt that answers it; 0 = not started when it was last seen.
+    # Attempt that answers it.
     attempt: int
+    # That attempt completed and its result is delivered from the record.
+    completed: bool = False
 
 
 def hold_key(scope: Scope, value: str, cause: Cause) -> str:
@@ -329,6 +331,16 @@ def hold_key(scope: Scope, value: str, cause: Cause) -> str:
     return f"{scope.value}:{value}:{cause.value}"
 
 
-def known_key(call: Call) -> str:
+def step_key(run: str, step: str) -> str:
+    """Return the name of one step of one run."""
+    return f"{run}\x1f{step}"
+
+
+def precondition_key(tool: str, arguments: str) -> str:
+    """Return the name of a call that a refusal made a precondition; `arguments` is canonical."""
+    return f"{tool}\x1f{arguments}"
+
+
+def known_key(run: str, step: str, call_id: str, fingerprint: str) -> str:
     """Return the key under which a call is recognised when it comes again."""
-    return f"{call.run}\x1f{call.step}\x1f{call.call_id}\x1f{call.fingerprint}"
+    return f"{run}\x1f{step}\x1f{call_id}\x1f{fingerprint}"

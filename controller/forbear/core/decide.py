@@ -1,0 +1,263 @@
+"""The one decision point: `decide` for events of an action, `decide_tree` for events of the tree. Pure and total.
+
+Composition only: what a phase does is in phases/, whether a call may start is in admit.py, what a result means is in
+settle.py, when a run is over is in steps.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from forbear.core.admit import By, Start, is_observed, start_anyway
+from forbear.core.decision import Announce, Change, Command, Decision, Deliver, DropHold, Join, Snapshot
+from forbear.core.events import Event, Lifted, Proposed, RunRestarted, TreeEvent, TurnBegan, Woke
+from forbear.core.holds import tell
+from forbear.core.phases.approval import on_approved, on_awaiting_approval
+from forbear.core.phases.completed import on_completed
+from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
+from forbear.core.phases.running import on_running
+from forbear.core.phases.stale import stale
+from forbear.core.phases.unknown import on_unknown
+from forbear.core.phases.waiting import on_parked, on_waiting
+from forbear.core.rules import Rule
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Completed,
+    Fresh,
+    Halt,
+    NeedsRepair,
+    Parked,
+    Run,
+    Running,
+    Stopped,
+    Tree,
+    Unknown,
+    Waiting,
+    known_key,
+)
+from forbear.core.steps import enter, leave, why_over
+from forbear.core.values import InvalidField
+from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
+
+IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
+
+
+def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
+    """Decide about one event of the action `key`.
+
+    Args:
+        s: The state that the decision is made on.
+        key: The action's key; for a proposal it equals `event.call.action`.
+        event: What happened.
+        now: The one reading of the store's clock for this decision.
+
+    Returns:
+        Rule, changes, commands and answer. Nothing was changed yet.
+    """
+    if isinstance(event, Proposed):
+        return _proposed(s, event, now)
+    action = s.actions.get(key)
+    if action is None:
+        # Nothing is remembered about it any more.
+        return stale(event)
+    call = event.call if isinstance(event, Woke) else action.call
+    start = Start(
+        call=call,
+        by=By.PARKED,
+        run=s.run(call.run),
+        ticket=getattr(event, "ticket", ""),
+        request_id=getattr(event, "request_id", ""),
+    )
+    return _phase(s, action, event, now, start)
+
+
+def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
+    call = event.call
+    known = s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint)) if call.call_id else None
+    if known is not None:
+        replayed = _known(s, known.action, known.attempt, completed=known.completed)
+        if replayed is not None:
+            return replayed
+    run = enter(s.run(call.run), call, s.tree.turn)
+    if run.halted is not None:
+        return _halted(run, event)
+    start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
+    if call.malformed:
+        decision = _malformed(event)
+    else:
+        decision = _phase(s, s.action(call), event, now, start)
+    if is_observed(s) and decision.answer is not Answer.EXECUTED:
+        would = decision.answer
+        decision = replace(start_anyway(s, s.action(call), start, now), would=would)
+    return _count(s, run, event, decision, now)
+
+
+def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision | None:
+    """Answer a call that was seen before from the record, or with the attempt that is open."""
+    action = s.actions.get(key)
+    if completed:
+        return Decision(
+            rule=Rule.KNOWN_DELIVERED,
+            commands=(Deliver(action=key, attempt=attempt),),
+            answer=Answer.DELIVERED,
+            told=action.phase.told if action is not None and isinstance(action.phase, Completed) else None,
+        )
+    if action is not None and isinstance(action.phase, Running):
+        if any(started.attempt == attempt for started in action.phase.open):
+            return Decision(
+                rule=Rule.KNOWN_JOINED, commands=(Join(action=key, attempt=attempt),), answer=Answer.DELIVERED
+            )
+    return None
+
+
+def _halted(run: Run, event: Proposed) -> Decision:
+    halt = run.halted
+    told = None if halt is None else replace(halt.told, request_id=event.request_id)
+    return Decision(
+        rule=Rule.RUN_HALTED,
+        changes=(run,),
+        answer=Answer.HALTED,
+        told=told,
+        clear_forced=event.call.forced,
+        blocked_step=True,
+        idle_step=True,
+    )
+
+
+def _malformed(event: Proposed) -> Decision:
+    told = tell(
+        event.call.malformed,
+        recovery=Recovery.REPAIR_INPUT,
+        outcome=Outcome.INVALID,
+        request_id=event.request_id,
+        call=event.call,
+    )
+    told = replace(told, invalid_fields=tuple(InvalidField(name=name, rule="required") for name in event.call.missing))
+    return Decision(rule=Rule.INPUT_MALFORMED, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
+
+
+def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: datetime) -> Decision:
+    """Count the decided call for its step; where nothing moves any more, the run's tool use is over."""
+    moved = next((c for c in decision.changes if isinstance(c, Run) and c.id == run.id), run)
+    barred = decision.answer in IS_BARRED
+    counted = leave(moved, event.call, blocked=barred and decision.blocked_step, idle=decision.idle_step)
+    reason = ""
+    if decision.answer is Answer.HALTED:
+        reason = "FORCED" if decision.clear_forced else "BUDGET"
+    elif decision.answer is not Answer.EXECUTED:
+        reason = why_over(counted, s.limits)
+    changes: tuple[Change, ...] = tuple(
+        c for c in decision.changes if not (isinstance(c, Run) and c.id == run.id)
+    )
+    if not reason:
+        return replace(decision, changes=(*changes, counted))
+    told = tell("RUN_HALTED", outcome=Outcome.REFUSED, request_id=event.request_id)
+    told = replace(told, reason=reason)
+    halt = Halt(reason=reason, told=told, at=now, clear_forced=event.call.forced)
+    return replace(
+        decision,
+        changes=(*changes, replace(counted, halted=halt)),
+        answer=Answer.HALTED,
+        told=decision.told if decision.told is not None else told,
+        clear_forced=event.call.forced,
+    )
+
+
+def _phase(s: Snapshot, action: Action, event: Event, now: datetime, start: Start) -> Decision:
+    state = action.phase
+    match state:
+        case Fresh():
+            return on_fresh(s, action, state, event, now, start)
+        case Running():
+            return on_running(s, action, state, event, now, start)
+        case Waiting():
+            return on_waiting(s, action, state, event, now, start)
+        case Parked():
+            return on_parked(s, action, state, event, now, start)
+        case AwaitingApproval():
+            return on_awaiting_approval(s, action, state, event, now, start)
+        case Approved():
+            return on_approved(s, action, state, event, now, start)
+        case Unknown():
+            return on_unknown(s, action, state, event, now, start)
+        case NeedsRepair():
+            return on_needs_repair(s, action, state, event, now, start)
+        case Completed():
+            return on_completed(s, action, state, event, now, start)
+        case Stopped():
+            return on_stopped(s, action, state, event, now, start)
+
+
+# ---- the tree -------------------------------------------------------------------------------------------------------
+
+
+def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
+    """Decide about a human message, a restart of a run, or an operator's lift."""
+    match event:
+        case TurnBegan():
+            return _turn(s, event)
+        case RunRestarted():
+            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1),))
+        case Lifted():
+            return _lift(s, event)
+
+
+def _turn(s: Snapshot, event: TurnBegan) -> Decision:
+    """End what ends with a turn; open prompts are void, and their calls are told so."""
+    changes: list[Change] = []
+    commands: list[Command] = []
+    for hold in s.holds.values():
+        if hold.end in (End.TURN, End.REPAIR) and _is_of_tree(hold.scope):
+            changes.append(DropHold(key=hold.key, scope=hold.scope))
+    for run in s.runs.values():
+        if run.halted is not None:
+            changes.append(replace(run, halted=None))
+    for action in s.actions.values():
+        if isinstance(action.phase, AwaitingApproval):
+            told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
+            changes.append(replace(action, phase=Fresh()))
+            commands.append(Announce(action=action.key, told=told))
+    tree = replace(
+        s.tree,
+        turn=s.tree.turn + 1,
+        turn_at=event.at,
+        target_writes=(),
+        streaks=(),
+        repairs=(),
+        denials=(),
+        noes=0,
+        open_prompts=(),
+    )
+    return Decision(rule=Rule.TURN_BEGAN, changes=(*changes, tree), commands=tuple(commands))
+
+
+def _is_of_tree(scope: Scope) -> bool:
+    return scope not in (Scope.QUOTA, Scope.PRINCIPAL)
+
+
+def _lift(s: Snapshot, event: Lifted) -> Decision:
+    changes: list[Change] = []
+    tree: Tree = s.tree
+    for hold in s.holds.values():
+        if event.hold is not None and hold.key == event.hold:
+            changes.append(DropHold(key=hold.key, scope=hold.scope))
+            if hold.cause is Cause.DENIAL:
+                tree = replace(
+                    tree, noes=0, denials=tuple(entry for entry in tree.denials if entry[0] != hold.operation)
+                )
+            tree = replace(
+                tree,
+                streaks=tuple(streak for streak in tree.streaks if streak.operation != hold.operation),
+                repairs=tuple(entry for entry in tree.repairs if entry[0] != hold.value),
+            )
+    for run in s.runs.values():
+        if event.run is not None and run.id == event.run and run.halted is not None:
+            changes.append(replace(run, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0))
+    if not changes:
+        return Decision(rule=Rule.LIFTED_NOTHING)
+    if tree is not s.tree:
+        changes.append(tree)
+    return Decision(rule=Rule.LIFTED, changes=tuple(changes))

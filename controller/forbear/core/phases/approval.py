@@ -1,0 +1,397 @@
+"""AwaitingApproval and Approved: a person answers about exactly one call, and a yes is spent once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from forbear.core.admit import By, Start, admit
+from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, DropHold, Snapshot, WakeAt
+from forbear.core.events import (
+    Cancelled,
+    Denied,
+    Edited,
+    Event,
+    Granted,
+    Inspected,
+    Interrupted,
+    Lost,
+    Proposed,
+    Reconnected,
+    Returned,
+    Revised,
+    Woke,
+)
+from forbear.core.holds import covering, matches, narrow, place, tell
+from forbear.core.phases.stale import stale
+from forbear.core.phases.waiting import cancel
+from forbear.core.rules import Rule
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Fresh,
+    Hold,
+    NeedsRepair,
+    Running,
+    Stopped,
+    Tree,
+    Unknown,
+)
+from forbear.core.values import Call, Grant
+from forbear.core.vocabulary import Answer, Cause, Effect, End, Outcome, Recovery, Scope
+
+
+def on_awaiting_approval(
+    s: Snapshot, action: Action, state: AwaitingApproval, event: Event, now: datetime, start: Start
+) -> Decision:
+    """Ask once about one call; join equal calls; take the first answer that names ticket and fingerprint."""
+    match event:
+        case Proposed():
+            return _proposed(s, action, state, start, now)
+        case Granted():
+            if not _answers(state, event, now):
+                return stale(event)
+            return _granted(s, action, state, event, now)
+        case Denied():
+            if not _answers(state, event, now):
+                return stale(event)
+            return _denied(s, action, state, event, now)
+        case Revised():
+            if not _answers(state, event, now):
+                return stale(event)
+            return _revised(s, action, state, event, now)
+        case Edited():
+            if not _answers(state, event, now):
+                return stale(event)
+            return _edited(s, action, state, event, now)
+        case Woke():
+            if now < state.expires_at:
+                return Decision(
+                    rule=Rule.APPROVAL_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.expires_at),)
+                )
+            return _expired(s, action, state, start)
+        case Cancelled():
+            decision = cancel(s, action, event, now)
+            return replace(decision, changes=(*decision.changes, *_closed(s.tree, state)))
+        case Returned() | Interrupted() | Lost() | Inspected() | Reconnected():
+            return stale(event)
+
+
+def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision:
+    """Spend a grant on exactly the call that it was given for, before it expires."""
+    match event:
+        case Proposed():
+            if now >= state.grant.expires_at:
+                return admit(s, replace(action, phase=Fresh()), start, now)
+            if start.call.fingerprint != state.fingerprint:
+                return _other_call(state, start)
+            return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
+        case Woke():
+            if now >= state.grant.expires_at:
+                told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+                return Decision(
+                    rule=Rule.GRANT_EXPIRED,
+                    changes=(replace(action, phase=Fresh()),),
+                    commands=(Announce(action=action.key, told=told),),
+                    told=told,
+                )
+            if state.run_at is None or now < state.run_at:
+                at = state.grant.expires_at if state.run_at is None else state.run_at
+                return Decision(rule=Rule.GRANT_WOKE_EARLY, commands=(WakeAt(action=action.key, at=at),))
+            return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
+        case Cancelled():
+            return cancel(s, action, event, now)
+        case (
+            Returned()
+            | Interrupted()
+            | Lost()
+            | Granted()
+            | Denied()
+            | Revised()
+            | Edited()
+            | Inspected()
+            | Reconnected()
+        ):
+            return stale(event)
+
+
+def _answers(state: AwaitingApproval, event: Granted | Denied | Revised | Edited, now: datetime) -> bool:
+    """Return whether an answer is about this prompt, about exactly this call, and in time."""
+    return (
+        event.ticket == state.ticket
+        and event.fingerprint == state.fingerprint
+        and now < state.expires_at
+        and not state.by_framework
+    )
+
+
+def _closed(tree: Tree, state: AwaitingApproval) -> tuple[Change, ...]:
+    if state.ticket not in tree.open_prompts:
+        return ()
+    return (replace(tree, open_prompts=tuple(t for t in tree.open_prompts if t != state.ticket)),)
+
+
+def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start, now: datetime) -> Decision:
+    if state.by_framework and start.call.fingerprint == state.fingerprint:
+        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at)
+        return admit(s, action, replace(start, grant=grant), now)
+    if now >= state.expires_at:
+        closed = _closed(s.tree, state)
+        tree = next((change for change in closed if isinstance(change, Tree)), s.tree)
+        return with_tree(admit(replace(s, tree=tree), replace(action, phase=Fresh()), start, now), tree, s.tree)
+    if covering(s, start.call, now).barring:
+        # Something stronger came to cover it: the open prompt stays answerable, the call is told why it is held.
+        return admit(s, action, start, now)
+    return Decision(
+        rule=Rule.APPROVAL_JOINED,
+        answer=Answer.NEEDS_APPROVAL,
+        told=state.told,
+        ticket=state.ticket,
+        suppressed=True,
+        idle_step=True,
+    )
+
+
+def with_tree(decision: Decision, tree: Tree, before: Tree) -> Decision:
+    """Return the decision with the tree's change in it, unless it changes the tree by itself."""
+    if tree is before or any(isinstance(change, Tree) for change in decision.changes):
+        return decision
+    return replace(decision, changes=(*decision.changes, tree))
+
+
+def _other_call(state: Approved, start: Start) -> Decision:
+    """The same action in other words (ignored fields differ): what the person saw is what runs."""
+    told = tell(
+        "APPROVAL_REQUIRED",
+        recovery=Recovery.REQUEST_APPROVAL,
+        outcome=Outcome.PENDING,
+        request_id=start.request_id,
+        call=start.call,
+    )
+    return Decision(
+        rule=Rule.APPROVAL_OTHER_CALL,
+        answer=Answer.NEEDS_APPROVAL,
+        told=told,
+        ticket=state.grant.ticket,
+        idle_step=True,
+    )
+
+
+def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Granted, now: datetime) -> Decision:
+    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    run_at = None if event.reproposes else now
+    phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
+    wake_at = grant.expires_at if run_at is None else run_at
+    return Decision(
+        rule=Rule.GRANTED,
+        changes=(replace(action, phase=phase), _after_yes(s, action.call, state), *_lifted(s, action.call)),
+        commands=(WakeAt(action=action.key, at=wake_at),),
+        ticket=state.ticket,
+    )
+
+
+def _after_yes(s: Snapshot, call: Call, state: AwaitingApproval) -> Tree:
+    return replace(
+        s.tree,
+        noes=0,
+        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),
+        denials=tuple(entry for entry in s.tree.denials if entry[0] != call.operation),
+    )
+
+
+def _lifted(s: Snapshot, call: Call) -> tuple[Change, ...]:
+    """A yes that is given after a no, to a call that the no covers, ends that no."""
+    return tuple(
+        DropHold(key=hold.key, scope=hold.scope)
+        for hold in s.holds.values()
+        if hold.cause is Cause.DENIAL and hold.end is not End.RUN and matches(hold, call, s)
+    )
+
+
+def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied, now: datetime) -> Decision:
+    call = action.call
+    told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
+    scope, value = _denial_scope(s, call, state)
+    hold = place(
+        call,
+        scope=scope,
+        value=value,
+        cause=Cause.DENIAL,
+        end=End.PERSON,
+        told=told,
+        ticket=state.ticket,
+        snapshot=s,
+        now=now,
+    )
+    hold = replace(hold, gated_only=scope is Scope.RULE)
+    counted = next((count for name, count in s.tree.denials if name == call.operation), 0) + 1
+    tree = replace(
+        s.tree,
+        noes=s.tree.noes + 1,
+        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),
+        denials=(*(entry for entry in s.tree.denials if entry[0] != call.operation), (call.operation, counted)),
+    )
+    stopped = Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key)
+    changes: list[Change] = [replace(action, phase=stopped), tree, hold]
+    if counted >= 2 and scope is Scope.ACTION:
+        changes.append(_quiet(s, call, state, now))
+    return Decision(
+        rule=Rule.DENIED,
+        changes=tuple(changes),
+        commands=(Announce(action=action.key, told=told),),
+        answer=Answer.BLOCKED,
+        told=told,
+        ticket=state.ticket,
+    )
+
+
+def _denial_scope(s: Snapshot, call: Call, state: AwaitingApproval) -> tuple[Scope, str]:
+    """A no covers the rule that asked; for "always" (and for a tool that asked) the target, else the action."""
+    if state.rule and state.rule != "always" and not state.rule.startswith("tool:"):
+        return Scope.RULE, state.rule
+    scope = Scope.ACTION if call.effect is Effect.UNDECLARED else Scope.TARGET
+    return narrow(call, scope, s.tree.principal)
+
+
+def _quiet(s: Snapshot, call: Call, state: AwaitingApproval, now: datetime) -> Hold:
+    """After two noes in a row the operation asks nobody until the next human message."""
+    hold = place(
+        call,
+        scope=Scope.OPERATION,
+        value=call.operation,
+        cause=Cause.DENIAL,
+        end=End.TURN,
+        told=tell("USER_DENIED", outcome=Outcome.DENIED, call=call),
+        ticket=f"{state.ticket}-x",
+        snapshot=s,
+        now=now,
+    )
+    return replace(hold, gated_only=True)
+
+
+def _revised(s: Snapshot, action: Action, state: AwaitingApproval, event: Revised, now: datetime) -> Decision:
+    """Changes were asked for: this call does not come back in this turn, another one may be asked about."""
+    told = tell(
+        "CHANGES_REQUESTED",
+        recovery=Recovery.REPAIR_INPUT,
+        outcome=Outcome.DENIED,
+        request_id=event.request_id,
+        call=action.call,
+    )
+    hold = place(
+        action.call,
+        scope=Scope.ACTION,
+        value=action.key,
+        cause=Cause.REPAIR,
+        end=End.TURN,
+        told=told,
+        ticket=state.ticket,
+        snapshot=s,
+        now=now,
+    )
+    phase = NeedsRepair(attempt=0, turn=s.tree.turn, told=told, writes=s.tree.writes, hold=hold.key)
+    return Decision(
+        rule=Rule.REVISED,
+        changes=(replace(action, phase=phase), hold, *_closed(s.tree, state)),
+        commands=(Announce(action=action.key, told=told),),
+        answer=Answer.BLOCKED,
+        told=told,
+        ticket=state.ticket,
+    )
+
+
+def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited, now: datetime) -> Decision:
+    """What the person wrote runs; what the model proposed does not, until a new turn."""
+    tree = _after_yes(s, action.call, state)
+    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    run_at = None if event.reproposes else now
+    approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
+    wake: tuple[Command, ...] = (
+        WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),
+    )
+    if event.call.action == action.key:
+        changed = replace(action, call=event.call, phase=approved)
+        return Decision(rule=Rule.EDITED, changes=(changed, tree), commands=wake, ticket=state.ticket)
+    told = tell("SUPERSEDED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
+    hold = place(
+        action.call,
+        scope=Scope.ACTION,
+        value=action.key,
+        cause=Cause.EXHAUSTED,
+        end=End.TURN,
+        told=told,
+        ticket=f"{state.ticket}-x",
+        snapshot=s,
+        now=now,
+    )
+    stopped = replace(action, phase=Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key))
+    other = s.action(event.call)
+    if isinstance(other.phase, (Running, Unknown)):
+        return Decision(
+            rule=Rule.EDITED_HELD,
+            changes=(stopped, hold, tree),
+            commands=(Announce(action=action.key, told=told),),
+            told=told,
+            ticket=state.ticket,
+        )
+    if event.call.tool != action.call.tool:
+        return _asks_other(s, state, event, now, (stopped, hold), tree)
+    edited = replace(other, call=event.call, phase=approved)
+    return Decision(
+        rule=Rule.EDITED,
+        changes=(stopped, hold, edited, tree),
+        commands=wake,
+        ticket=state.ticket,
+    )
+
+
+def _asks_other(
+    s: Snapshot,
+    state: AwaitingApproval,
+    event: Edited,
+    now: datetime,
+    changes: tuple[Change, ...],
+    tree: Tree,
+) -> Decision:
+    """An edit into another tool is another question."""
+    expires_at = now + s.policy.limits.approval_ttl
+    told = tell(
+        "APPROVAL_REQUIRED",
+        recovery=Recovery.REQUEST_APPROVAL,
+        outcome=Outcome.PENDING,
+        request_id=event.request_id,
+        call=event.call,
+    )
+    phase = AwaitingApproval(
+        ticket=event.new_ticket,
+        rule=event.call.verdict.rule or "always",
+        fingerprint=event.call.fingerprint,
+        run=event.call.run,
+        asked_at=now,
+        expires_at=expires_at,
+        told=told,
+    )
+    asked = replace(s.action(event.call), call=event.call, phase=phase)
+    return Decision(
+        rule=Rule.EDITED_ASKS,
+        changes=(*changes, asked, replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket))),
+        commands=(
+            AskHuman(action=event.call.action, ticket=event.new_ticket),
+            WakeAt(action=event.call.action, at=expires_at),
+        ),
+        answer=Answer.NEEDS_APPROVAL,
+        told=told,
+        ticket=event.new_ticket,
+    )
+
+
+def _expired(s: Snapshot, action: Action, state: AwaitingApproval, start: Start) -> Decision:
+    told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+    return Decision(
+        rule=Rule.APPROVAL_EXPIRED,
+        changes=(replace(action, phase=Fresh()), *_closed(s.tree, state)),
+        commands=(Announce(action=action.key, told=told),),
+        told=told,
+        ticket=state.ticket,
+    )

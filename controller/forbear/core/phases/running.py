@@ -1,0 +1,144 @@
+"""Running: attempts are open. Every result answers one attempt; a lost write is unknown, never "not executed"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from forbear.core.admit import Start, admit, may_run_again
+from forbear.core.decision import Announce, Decision, Join, Snapshot
+from forbear.core.events import (
+    Cancelled,
+    Denied,
+    Edited,
+    Event,
+    Granted,
+    Inspected,
+    Interrupted,
+    Lost,
+    Proposed,
+    Reconnected,
+    Returned,
+    Revised,
+    Woke,
+)
+from forbear.core.holds import tell
+from forbear.core.phases.stale import stale
+from forbear.core.rules import Rule
+from forbear.core.settle import draft_of, release, settle, unknown
+from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
+from forbear.core.vocabulary import Answer, Effect, Executed, Outcome, Recovery
+
+
+def on_running(s: Snapshot, action: Action, state: Running, event: Event, now: datetime, start: Start) -> Decision:
+    """Answer repeats of a running call, and settle its attempts."""
+    match event:
+        case Proposed():
+            return _proposed(s, action, state, now, start)
+        case Returned():
+            started = _opened(state, event.attempt)
+            return stale(event) if started is None else settle(s, action, started, event, now)
+        case Interrupted():
+            started = _opened(state, event.attempt)
+            return stale(event) if started is None else _interrupted(s, action, started, event, now)
+        case Lost():
+            started = _opened(state, event.attempt)
+            if started is None:
+                return stale(event)
+            return _lost(s, action, started, event.ticket, event.request_id, now, announce=event.died)
+        case Cancelled():
+            return _cancelled(s, action, state, event, now)
+        case Woke() | Granted() | Denied() | Revised() | Edited() | Inspected() | Reconnected():
+            return stale(event)
+
+
+def _opened(state: Running, attempt: int) -> Started | None:
+    return next((started for started in state.open if started.attempt == attempt), None)
+
+
+def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start: Start) -> Decision:
+    here = step_key(start.call.run, start.call.step)
+    repeats = may_run_again(s, start.call)
+    shared = next((o for o in state.open if step_key(o.run, o.step) == here), None)
+    if shared is not None and (start.call.effect is Effect.READ or not repeats):
+        # One message that holds the same call twice means one execution.
+        return Decision(
+            rule=Rule.RUNNING_SHARED,
+            commands=(Join(action=action.key, attempt=shared.attempt),),
+            answer=Answer.DELIVERED,
+            suppressed=True,
+            idle_step=True,
+        )
+    if repeats:
+        return admit(s, action, start, now)
+    told = tell(
+        "DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call
+    )
+    return Decision(
+        rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True
+    )
+
+
+def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupted, now: datetime) -> Decision:
+    """The tool asked through the framework: the framework proposes the call again with the answer."""
+    draft = draft_of(s, action, started, now)
+    release(draft, ended=False)
+    told = tell(
+        "APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call
+    )
+    phase = AwaitingApproval(
+        ticket=event.ticket,
+        rule="framework",
+        fingerprint=action.call.fingerprint,
+        run=started.run,
+        asked_at=now,
+        expires_at=now + s.policy.limits.approval_ttl,
+        told=told,
+        by_framework=True,
+        after_attempt=started.attempt,
+    )
+    return draft.decide(Rule.INTERRUPTED, phase, told=told, answer=Answer.NEEDS_APPROVAL, ticket=event.ticket)
+
+
+def _lost(
+    s: Snapshot, action: Action, started: Started, ticket: str, request_id: str, now: datetime, *, announce: bool
+) -> Decision:
+    draft = draft_of(s, action, started, now)
+    release(draft, ended=False)
+    for key in started.probes:
+        hold = draft.hold(key)
+        if hold is not None:
+            draft.put(replace(hold, claim=None))
+    if action.call.effect is Effect.READ:
+        told = tell(
+            "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call
+        )
+        if announce:
+            draft.commands.append(Announce(action=action.key, told=told))
+        return draft.decide(Rule.LOST_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)
+    told = tell(
+        "OUTCOME_UNKNOWN",
+        recovery=Recovery.INSPECT_OUTCOME,
+        outcome=Outcome.UNKNOWN,
+        executed=Executed.UNKNOWN,
+        request_id=request_id,
+        call=action.call,
+    )
+    decision = unknown(draft, told, ticket, Rule.LOST_UNKNOWN)
+    if announce:
+        decision = replace(decision, commands=(*decision.commands, Announce(action=action.key, told=told)))
+    return decision
+
+
+def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, now: datetime) -> Decision:
+    """A cancelled running write is unknown unless the tool confirmed that nothing landed."""
+    started = state.open[-1]
+    if not event.acknowledged and action.call.effect is not Effect.READ:
+        decision = _lost(s, action, started, event.ticket, event.request_id, now, announce=False)
+        return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
+    draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
+    release(draft, ended=False)
+    told = tell(
+        "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call
+    )
+    return draft.decide(Rule.CANCELLED_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)

@@ -1,0 +1,121 @@
+"""The closed set of rules: every decision names one. One rule = one audit reason, one span attribute, one docs row."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """``phase.event.guard``; the value is what the journal and telemetry carry."""
+
+    # Before the phase is looked at (design section 4, steps 1 to 3).
+    KNOWN_DELIVERED = "any.proposed.known_delivered"
+    KNOWN_JOINED = "any.proposed.known_joined"
+    RUN_HALTED = "any.proposed.halted"
+    INPUT_MALFORMED = "any.proposed.malformed"
+    OBSERVED = "any.proposed.observed"
+
+    # Starts, whoever makes them (steps 6 to 9).
+    EXECUTED = "start.executed"
+    EXECUTED_AS_RETRY = "start.executed.retry"
+    EXECUTED_AS_PROBE = "start.executed.probe"
+    EXECUTED_ON_GRANT = "start.executed.grant"
+    HELD_DENIAL = "start.held.denial"
+    HELD_UNKNOWN = "start.held.unknown"
+    HELD_REFUSAL = "start.held.refusal"
+    HELD_EXHAUSTED = "start.held.exhausted"
+    HELD_REPAIR = "start.held.repair"
+    HELD_BUDGET = "start.held.budget"
+    HELD_TIME_TOO_FAR = "start.held.time_too_far"
+    HELD_TIME_PARKED = "start.held.time_parked"
+    HELD_TIME_NO_SLOT = "start.held.time_no_slot"
+    BUDGET_SPENT = "start.budget_spent"
+    POLICY_DENIED = "start.gate.denied"
+    APPROVAL_ASKED = "start.gate.asked"
+    APPROVAL_NO_APPROVER = "start.gate.no_approver"
+    APPROVAL_PROMPTS_SPENT = "start.gate.prompts_spent"
+    APPROVAL_PROMPTS_FULL = "start.gate.prompts_full"
+    CHECKER_PARKED = "start.gate.checker_parked"
+    CHECKER_DOWN = "start.gate.checker_down"
+
+    # Running.
+    RUNNING_SHARED = "running.proposed.same_step"
+    RUNNING_DUPLICATE = "running.proposed.in_flight"
+    RETURNED_COMPLETED = "running.returned.completed"
+    RETURNED_NO_PROGRESS = "running.returned.no_progress"
+    RETURNED_EMPTY_LOOK = "running.returned.empty_second_look"
+    RETURNED_EMPTY_SPENT = "running.returned.empty_looks_spent"
+    RETURNED_REFUSED = "running.returned.refused"
+    RETURNED_WAIT = "running.returned.wait"
+    RETURNED_WAIT_NO_SLOT = "running.returned.wait_no_slot"
+    RETURNED_WAIT_TOO_FAR = "running.returned.wait_too_far"
+    RETURNED_WAIT_NO_RESET = "running.returned.wait_no_reset"
+    RETURNED_RETRY_EXHAUSTED = "running.returned.retry_exhausted"
+    RETURNED_REPAIR = "running.returned.repair"
+    RETURNED_REPAIRS_EXHAUSTED = "running.returned.repairs_exhausted"
+    RETURNED_REFUSALS_EXHAUSTED = "running.returned.refusals_exhausted"
+    RETURNED_ASKS = "running.returned.asks_approval"
+    RETURNED_UNKNOWN = "running.returned.unknown"
+    RETURNED_STALE = "any.returned.stale"
+    RETURNED_LATE = "unknown.returned.late"
+    INTERRUPTED = "running.interrupted"
+    INTERRUPTED_STALE = "any.interrupted.stale"
+    LOST_UNKNOWN = "running.lost.write"
+    LOST_FRESH = "running.lost.read"
+    LOST_STALE = "any.lost.stale"
+    CANCELLED_FRESH = "running.cancelled.nothing_landed"
+    CANCELLED_UNKNOWN = "running.cancelled.unknown"
+
+    # Waiting and Parked.
+    WAITING_JOINED = "waiting.proposed.same_ticket"
+    WAITING_WOKE_EARLY = "waiting.woke.too_early"
+    PARKED_JOINED = "parked.proposed.same_ticket"
+    PARKED_WOKE_EARLY = "parked.woke.too_early"
+    UNATTENDED = "waiting.woke.unattended"
+    RECONNECTED = "waiting.reconnected.due"
+    RECONNECTED_NOTHING = "any.reconnected.nothing"
+    WOKE_STOPPED = "waiting.woke.held"
+    WOKE_REPARKED = "waiting.woke.parked_again"
+    CANCELLED_STOPPED = "waiting.cancelled.stopped"
+    CANCELLED_NOTHING = "any.cancelled.nothing"
+
+    # Approval.
+    APPROVAL_JOINED = "awaiting_approval.proposed.same_prompt"
+    APPROVAL_EXPIRED = "awaiting_approval.woke.expired"
+    APPROVAL_WOKE_EARLY = "awaiting_approval.woke.too_early"
+    APPROVAL_OTHER_CALL = "approved.proposed.other_fingerprint"
+    GRANT_EXPIRED = "approved.woke.expired"
+    GRANT_WOKE_EARLY = "approved.woke.framework_starts"
+    GRANTED = "awaiting_approval.granted"
+    DENIED = "awaiting_approval.denied"
+    REVISED = "awaiting_approval.revised"
+    EDITED = "awaiting_approval.edited"
+    EDITED_ASKS = "awaiting_approval.edited.asks"
+    EDITED_HELD = "awaiting_approval.edited.held"
+    ANSWER_STALE = "any.answered.stale"
+
+    # Unknown.
+    INSPECT_NOW = "unknown.woke.inspect"
+    INSPECT_LATER = "unknown.woke.too_early"
+    REPEAT_WITH_KEY = "unknown.woke.same_key"
+    VERDICT_APPLIED = "unknown.inspected.applied"
+    VERDICT_ABSENT_ONCE = "unknown.inspected.absent_once"
+    VERDICT_NOT_APPLIED = "unknown.inspected.not_applied"
+    VERDICT_CANNOT_TELL = "unknown.inspected.cannot_tell"
+    VERDICT_STALE = "any.inspected.stale"
+
+    # Completed.
+    COMPLETED_DELIVERED = "completed.proposed.delivered"
+    COMPLETED_SHARED = "completed.proposed.same_step"
+    COMPLETED_RESTARTED = "completed.proposed.restarted_run"
+    COMPLETED_POLL_PARKED = "completed.proposed.poll_too_early"
+    COMPLETED_POLL_DONE = "completed.proposed.poll_finished"
+    COMPLETED_REPLAYED = "completed.proposed.replayed"
+    COMPLETED_NO_PROGRESS = "completed.proposed.no_progress"
+    WOKE_NOTHING = "any.woke.nothing"
+
+    # The tree.
+    TURN_BEGAN = "tree.turn_began"
+    RUN_RESTARTED = "tree.run_restarted"
+    LIFTED = "tree.lifted"
+    LIFTED_NOTHING = "tree.lifted.nothing"

@@ -1,0 +1,122 @@
+"""The client side of the desk: one server process over stdio, and its tools as LangChain tools.
+
+The tools behave as LangChain's own MCP loader does: an ``isError`` result becomes an error message with the text that
+came, structured content travels as the message's artifact, and transport trouble is raised. No judgement happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client, types
+
+READ_TIMEOUT_S = 20.0
+"""Real seconds that a call may take where the journey says nothing else; far above what a loaded machine needs."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class DeskRefused(ToolException):
+    """The desk answered with ``isError``; the message is the text that came."""
+
+
+class Desk:
+    """A running server over one world file. Usable from any task of the event loop that entered it."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the world file; the server starts on first use."""
+        self._path = path
+        self._owner: asyncio.Task[None] | None = None
+        self._session: asyncio.Future[ClientSession] | None = None
+        self._leave = asyncio.Event()
+        self.timeouts: Mapping[str, float] = {}
+        """Read time-out by tool, in real seconds."""
+
+    async def __aenter__(self) -> Self:
+        await self._connected()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._disconnect()
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
+        """Send one call and return what came back; a server that is gone is started again, the call is not repeated.
+
+        Raises:
+            MCPError: No answer within the read time-out, or the stream closed. Whether the call took effect is unknown.
+        """
+        session = await self._connected()
+        try:
+            return await session.call_tool(
+                name, dict(arguments), read_timeout_seconds=self.timeouts.get(name, READ_TIMEOUT_S)
+            )
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                await self._disconnect()
+            raise
+
+    async def tools(self) -> list[BaseTool]:
+        """Return all tools of the desk for a LangChain model and a LangGraph node."""
+        listed = await (await self._connected()).list_tools()
+        return [self._as_tool(tool) for tool in listed.tools]
+
+    def _as_tool(self, tool: types.Tool) -> BaseTool:
+        async def call(**arguments: object) -> tuple[str, object]:
+            result = await self.call(tool.name, arguments)
+            text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+            if result.is_error:
+                raise DeskRefused(text)
+            return text, result.structured_content
+
+        return StructuredTool(
+            name=tool.name,
+            description=tool.description or tool.name,
+            args_schema=tool.input_schema,
+            coroutine=call,
+            response_format="content_and_artifact",
+            handle_tool_error=True,
+        )
+
+    async def _connected(self) -> ClientSession:
+        if self._owner is None or self._session is None or self._owner.done():
+            self._leave = asyncio.Event()
+            self._session = asyncio.get_running_loop().create_future()
+            self._owner = asyncio.create_task(self._own(self._session, self._leave))
+        return await asyncio.shield(self._session)
+
+    async def _disconnect(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            self._leave.set()
+            await asyncio.wait([owner])
+            owner.exception()
+
+    async def _own(self, session: asyncio.Future[ClientSession], leave: asyncio.Event) -> None:
+        """Hold the connection in one task: its scopes must be left by the task that entered them."""
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "examples.paper_trading.server", str(self._path)], cwd=ROOT
+        )
+        try:
+            with _nowhere() as nowhere:
+                async with stdio_client(server, errlog=nowhere) as streams, ClientSession(*streams) as opened:
+                    await opened.initialize()
+                    session.set_result(opened)
+                    await leave.wait()
+        except Exception as error:
+            if session.done():
+                raise
+            session.set_exception(error)
+
+
+def _nowhere() -> TextIO:
+    """Return where the server's own log goes: nobody reads it here."""
+    return Path(os.devnull).open("w", encoding="utf-8")

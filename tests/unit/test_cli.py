@@ -1,0 +1,166 @@
+"""The command line: exit codes, one-line errors, commands added by packages. What commands compute is tested elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from forbear.cli import main, one_line
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An importable folder, to install packages of others into."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def install(packages: Path, entry: str, module: str = "") -> None:
+    """Install the distribution `desk-tools` with one command."""
+    folder = packages / "desk_tools-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: desk-tools\nVersion: 1.0\n", "utf-8")
+    (folder / "entry_points.txt").write_text(f"[forbear.commands]\n{entry}\n", "utf-8")
+    (packages / "forbear_desk_commands.py").write_text(module, "utf-8")
+    sys.modules.pop("forbear_desk_commands", None)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["vectors"]], ids=["alone", "help", "group"])
+def test_asked_for_nothing_it_explains_itself(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`forbear` alone, or a group of commands alone, prints what there is and is no error."""
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "Commands" in out
+    assert err == ""
+
+
+def test_version_names_a_release(capsys: pytest.CaptureFixture[str]) -> None:
+    """`forbear --version` prints one line that starts with the name."""
+    assert main(["--version"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("forbear")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["bogus"], "bogus"),
+        (["--bogus"], "--bogus"),
+        (["vectors", "run"], "files"),
+        (["vectors", "run", "no-such-file.jsonl"], "no-such-file.jsonl"),
+        (["vectors", "run", "--bogus", "x"], "--bogus"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Misuse answers with one line on stderr that names what is wrong, nothing on stdout, and exit code 2."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("forbear: ")
+    assert named in line
+
+
+def test_an_added_command_gets_its_arguments_untouched(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function that a package added runs as a command, and what follows `--` reaches it as it stands."""
+    install(
+        packages,
+        "desk = forbear_desk_commands:desk",
+        "def desk(words: list[str], loud: bool = False) -> None:\n    print(words, loud)\n",
+    )
+    assert main(["desk", "--loud", "--", "--version", "x"]) == 0
+    assert capsys.readouterr().out == "['--version', 'x'] True\n"
+
+
+def test_an_added_group_runs_and_its_exit_code_counts(packages: Path) -> None:
+    """A typer app that a package added keeps its own commands and exit codes."""
+    module = (
+        "import typer\napp = typer.Typer()\n\n@app.command()\ndef one() -> None:\n    raise typer.Exit(7)\n\n"
+        "@app.command()\ndef two() -> None:\n    pass\n"
+    )
+    install(packages, "desk = forbear_desk_commands:app", module)
+    assert main(["desk", "one"]) == 7
+    assert main(["desk", "two"]) == 0
+
+
+def test_a_missing_extra_answers_with_the_install_command(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command whose extra is not installed says how to install it, on one line, without a traceback."""
+    install(packages, "desk = forbear_desk_commands:app [paper,real]", "import a_library_that_is_not_installed\n")
+    assert main(["desk"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "forbear: command 'desk' needs pip install 'desk-tools[paper,real]'\n"
+
+
+def test_help_names_added_commands_without_importing_them(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help lists commands of extras that are not installed, since it imports none of them."""
+    install(packages, "desk = forbear_desk_commands:app [paper]", "raise SystemExit(9)\n")
+    assert main([]) == 0
+    assert "forbear desk" in capsys.readouterr().out
+
+
+def test_an_added_command_that_is_none_is_refused(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An entry point that is neither an app nor a function is an error that names the entry point."""
+    install(packages, "desk = forbear_desk_commands:app", "app = 3\n")
+    assert main(["desk"]) == 2
+    assert "forbear_desk_commands:app" in capsys.readouterr().err
+
+
+def test_an_added_command_cannot_replace_a_built_in_one(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A package cannot put its own `vectors` in place of the product's."""
+    install(packages, "vectors = forbear_desk_commands:app", "def app() -> None:\n    print('taken over')\n")
+    assert main(["vectors"]) == 0
+    assert "taken over" not in capsys.readouterr().out
+
+
+def scripted_vectors(monkeypatch: pytest.MonkeyPatch, *, passed: int, failures: list[SimpleNamespace]) -> list[object]:
+    """Put a scripted runner of vectors in place; return the list of what it was asked to run."""
+    asked: list[object] = []
+
+    def run(paths: list[Path]) -> SimpleNamespace:
+        asked.extend(paths)
+        return SimpleNamespace(passed=passed, failures=failures)
+
+    module = ModuleType("forbear.testing.vectors")
+    vars(module)["run"] = run
+    monkeypatch.setitem(sys.modules, "forbear.testing.vectors", module)
+    return asked
+
+
+def test_passing_vectors_close_with_the_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Vectors that all pass print nothing but the closing line, and the exit code is 0."""
+    asked = scripted_vectors(monkeypatch, passed=38, failures=[])
+    (tmp_path / "a.jsonl").touch()
+    assert main(["vectors", "run", str(tmp_path / "a.jsonl")]) == 0
+    assert capsys.readouterr().out == "38 passed, 0 failed\n"
+    assert asked == [tmp_path / "a.jsonl"]
+
+
+def test_failing_vectors_print_a_line_each_and_exit_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each failure is one line (case, event, expected, got), and a case that failed twice counts once."""
+    failures = [
+        SimpleNamespace(id="J07", event=3, expected="block", got="execute\nagain"),
+        SimpleNamespace(id="J07", event=4, expected="stop", got="block"),
+    ]
+    scripted_vectors(monkeypatch, passed=37, failures=failures)
+    (tmp_path / "a.jsonl").touch()
+    assert main(["vectors", "run", str(tmp_path / "a.jsonl")]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "J07  3  block  execute again",
+        "J07  4  stop  block",
+        "37 passed, 1 failed",
+    ]
+
+
+def test_one_line_escapes_what_could_move_the_cursor() -> None:
+    """Control, bidirectional and zero-width characters of a file never reach the terminal as such."""
+    assert one_line("a\n b\x1b[2J\u202e\u200b") == "a b\\x1b[2J\\u202e\\u200b"
