@@ -1,7 +1,7 @@
 """The two drivers of programs. They perform effects in order under the lock of the program's tree and decide nothing.
 
-A store call may wait for a disk or a network, so `adrive` leaves the event loop for it where the store says so; the
-lock is then taken in that thread, never on the loop. Tools are not run here.
+A store call may wait for a disk or a network, so `adrive` leaves the event loop for it where there are threads for it;
+the lock is then taken in that thread, never on the loop. Tools are not run here.
 """
 
 from __future__ import annotations
@@ -28,36 +28,47 @@ class World(Protocol):
         ...
 
 
-def drive(program: Program[T], world: World, root: str) -> T:
-    """Run a program to its end.
+def drive(program: Program[T], world: World, root: str | None) -> T:
+    """Run a program to its end; None = it enters no tree.
 
     Raises:
         StoreError: an effect failed; what was committed before it stays.
     """
+    if root is None:
+        return _drive(program, world)
     live = world.enter(root)
     try:
-        answer: object = None
-        while True:
-            try:
-                effect = program.send(answer)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            answer = world.perform(effect)
+        return _drive(program, world)
     finally:
         live.lock.release()
 
 
-async def adrive(program: Program[T], world: World, root: str, threads: ThreadPoolExecutor | None) -> T:
+def _drive(program: Program[T], world: World) -> T:
+    answer: object = None
+    try:
+        while True:
+            answer = world.perform(program.send(answer))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def adrive(
+    program: Program[T], world: World, root: str | None, threads: ThreadPoolExecutor | None
+) -> tuple[T, asyncio.CancelledError | None]:
     """Run a program to its end; in a thread where there are `threads` for it.
 
-    A cancelled task waits for the program's end all the same, so that no commit is left half known, and then raises.
+    Returns:
+        The result, and the cancellation that arrived meanwhile: a commit is never left half known.
     """
     if threads is None:
-        return drive(program, world, root)
+        return drive(program, world, root), None
     running = asyncio.get_running_loop().run_in_executor(threads, drive, program, world, root)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            return await asyncio.shield(running), cancelled
+        except asyncio.CancelledError as error:
+            if running.cancelled():
+                raise
+            cancelled = error

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Bring a tree up to date with the store, with the action and the known call that the event is about."""
+    """Bring a tree up to date with the store, with the actions and the known call that the event is about."""
 
     root: str
-    action: str = ""
+    actions: tuple[str, ...] = ()
     known: str = ""
 
 
@@ -60,20 +60,37 @@ class Save:
     # Runs that are entered without a decision; scopes that nobody may have written yet.
     runs: tuple[Run, ...] = ()
     first: tuple[str, ...] = ()
+    # The tool is only observed: nothing is scheduled for it.
+    observed: bool = False
     # Kept in memory and journalled with the next batch (declared reads that start or succeed).
     volatile: bool = False
 
 
-Effect = Load | ReadClock | Fetch | Save
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belong:
+    """Let a tree that was never used draw from the quotas of this principal."""
+
+    live: LiveTree
+    principal: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutFirst:
+    """Store the first row of a scope; False = somebody did already."""
+
+    row: Row
+
+
+Effect = Load | ReadClock | Fetch | Save | Belong | PutFirst
 Program = Generator[Effect, object, T]
 
 
 # Typed wrappers: `yield` gives back an object, a wrapper says which.
 
 
-def load(root: str, *, action: str = "", known: str = "") -> Program[LiveTree]:
+def load(root: str, *, actions: tuple[str, ...] = (), known: str = "") -> Program[LiveTree]:
     """Return the tree as the store has it now."""
-    got = yield Load(root=root, action=action, known=known)
+    got = yield Load(root=root, actions=actions, known=known)
     assert isinstance(got, LiveTree)
     return got
 
@@ -90,6 +107,17 @@ def fetch(scope: str, kind: str, key: str) -> Program[Row | None]:
     got = yield Fetch(scope=scope, kind=kind, key=key)
     assert got is None or isinstance(got, Row)
     return got
+
+
+def belong(live: LiveTree, principal: str) -> Program[None]:
+    """Let a tree that was never used draw from the quotas of this principal."""
+    yield Belong(live=live, principal=principal)
+
+
+def put_first(row: Row) -> Program[bool]:
+    """Return whether the row was the first of its scope and was stored."""
+    got = yield PutFirst(row)
+    return got is True
 
 
 def save(effect: Save) -> Program[bool]:

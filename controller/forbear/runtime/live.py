@@ -4,16 +4,64 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from forbear.core.decision import Decision, DropHold, PutKnown, Snapshot
+from forbear.core.decision import Decision, DropHold, Execute, PutKnown, Snapshot
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import Action, Completed, Fresh, Hold, Known, Run, Tree
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Completed,
+    Fresh,
+    Hold,
+    Known,
+    Parked,
+    Run,
+    Running,
+    Tree,
+    Unknown,
+    Waiting,
+)
 from forbear.runtime.rows import SHARED, Ready
+
+if TYPE_CHECKING:
+    from forbear.runtime.reply import Reply
 
 # Beyond this many, completed actions and known calls of one tree are dropped from memory, oldest first.
 MAX_REMEMBERED: Final = 4096
+
+
+class Flight:
+    """An attempt that is open in this process: whoever joins it gets its reply."""
+
+    __slots__ = ("_gate", "_reply", "_waiting")
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._reply: Reply | None = None
+        self._waiting: list[Future[Reply]] = []
+
+    def join(self) -> Future[Reply]:
+        """Return the reply that is to come, a future of the caller's own."""
+        future: Future[Reply] = Future()
+        with self._gate:
+            if self._reply is None:
+                self._waiting.append(future)
+                return future
+        future.set_result(self._reply)
+        return future
+
+    def land(self, reply: Reply) -> None:
+        """Answer everybody who joined."""
+        with self._gate:
+            self._reply = reply
+            waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_result(reply)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +100,8 @@ class LiveTree:
     # Memory has every row of this tree; otherwise rows that are not live are fetched by key.
     complete: bool = False
     absent: set[str] = field(default_factory=set)
+    # Attempts that are open in this process, by action and number.
+    flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
     # Values of the calls of the step that each run is in, by result key: a second answer in one step is the same object.
     values: dict[str, dict[str, object]] = field(default_factory=dict)
     # Epoch of the working set in which it was last read; -1 = must be read again.
@@ -104,6 +154,9 @@ class LiveTree:
                     else:
                         _put(self.holds, change)
                         self._merged = None
+        for command in decision.commands:
+            if isinstance(command, Execute):
+                self.flights[command.action, command.attempt] = Flight()
         self._forget()
         return shared
 
@@ -133,9 +186,30 @@ class LiveTree:
         """Build the common view of all holds again when it is next asked for."""
         self._merged = None
 
-    def remember_value(self, run: str, key: str, value: object) -> None:
-        """Keep a result for the other equal calls of the step that it belongs to."""
-        self.values.setdefault(run, {})[key] = value
+    def land(self, action: str, attempt: int, reply: Reply) -> None:
+        """Answer everybody who joined an attempt of this process."""
+        flight = self.flights.pop((action, attempt), None)
+        if flight is not None:
+            flight.land(reply)
+
+    def summary(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the tools that were completed in this turn, and those that wait for the clock or a person."""
+        completed: dict[str, None] = {}
+        pending: dict[str, None] = {}
+        for action in self.actions.values():
+            phase = action.phase
+            if isinstance(phase, Completed):
+                if phase.turn == self.tree.turn:
+                    completed[action.call.tool] = None
+            elif isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved, Unknown, Running)):
+                pending[action.call.tool] = None
+        return tuple(completed), tuple(pending)
+
+    def remember_value(self, run: str, step: str, key: str, value: object) -> None:
+        """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""
+        current = self.runs.get(run)
+        if current is not None and current.step == step:
+            self.values.setdefault(run, {})[key] = value
 
     def value(self, key: str) -> tuple[object] | None:
         """Return a result of a step that is not over, in a tuple, or None."""

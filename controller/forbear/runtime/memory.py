@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -16,9 +16,10 @@ from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
-from forbear.runtime.effects import Effect, Fetch, Load, ReadClock, Save
+from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutFirst, ReadClock, Save
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.rows import (
+    Ready,
     change_rows,
     known_id,
     line,
@@ -76,6 +77,8 @@ class WorkingSet:
         self._generation = store.generation()
         self._epoch = 0
         self._lines: deque[_Pending] = deque()
+        # Results that became ready and that nobody was called about yet.
+        self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
 
     # ---- entering a tree --------------------------------------------------------------------------------------------
 
@@ -105,7 +108,7 @@ class WorkingSet:
         """Drop the longest unused trees that nobody is in; their read counters go with them."""
         for root in list(self._trees)[: len(self._trees) - self._max_trees]:
             old = self._trees[root]
-            if old.lock.acquire(blocking=False):
+            if not old.flights and old.lock.acquire(blocking=False):
                 old.evicted = True
                 del self._trees[root]
                 old.lock.release()
@@ -139,6 +142,10 @@ class WorkingSet:
                 return self.store.fetch(effect.scope, effect.kind, effect.key)
             case Save():
                 return self._save(effect)
+            case Belong():
+                return self._belong(effect.live, effect.principal)
+            case PutFirst():
+                return self._put_first(effect.row)
 
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
@@ -220,20 +227,28 @@ class WorkingSet:
         with self._lock:
             shared.version, shared.holds, shared.epoch = found.version, holds, epoch
 
-    def belong(self, live: LiveTree, principal: str) -> None:
-        """Let a tree that was never stored draw from the quotas of this principal."""
+    def _belong(self, live: LiveTree, principal: str) -> None:
         live.tree = Tree(root=live.root, principal=principal)
         live.shared = self._shared_of(principal)
+        live.forget_merged()
         self.refresh(live)
+
+    def _put_first(self, row: Row) -> bool:
+        try:
+            self.store.commit(Commit(expected={row.scope: 0}, puts=(row,)))
+        except StaleWrite:
+            return False
+        return True
 
     def _fetch(self, live: LiveTree, effect: Load) -> None:
         scope = tree_scope(live.root)
-        if effect.action and effect.action not in live.actions and effect.action not in live.absent:
-            row = self.store.fetch(scope, "action", effect.action)
-            if row is None:
-                live.absent.add(effect.action)
-            else:
-                live.actions[effect.action] = stored(row, Action)
+        for key in effect.actions:
+            if key not in live.actions and key not in live.absent:
+                row = self.store.fetch(scope, "action", key)
+                if row is None:
+                    live.absent.add(key)
+                else:
+                    live.actions[key] = stored(row, Action)
         if effect.known and effect.known not in live.known and effect.known not in live.absent:
             row = self.store.fetch(scope, "known", known_id(effect.known))
             if row is None:
@@ -262,6 +277,8 @@ class WorkingSet:
         drops: list[tuple[str, str, str]] = []
         if effect.decision is not None:
             puts, drops = change_rows(live.root, live.tree.principal, effect.decision)
+        if effect.observed:
+            puts = [replace(row, due_us=None) if row.due_us is not None else row for row in puts]
         puts.extend(effect.puts)
         drops.extend(effect.drops)
         if puts or drops:
@@ -332,6 +349,7 @@ class WorkingSet:
             elif row.kind == "ready":
                 ready = ready_of(row)
                 live.ready[ready.key] = ready
+                self.fresh_ready.append((live.root, ready))
         for _, kind, key in effect.drops:
             if kind == "ready":
                 live.ready.pop(key, None)

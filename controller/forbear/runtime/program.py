@@ -7,34 +7,42 @@ follows from the decision.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Announce, Decision, Deliver, Execute, Join, PutKnown, Snapshot
-from forbear.core.events import Event, Proposed, Returned, TreeEvent
+from forbear.core.events import Edited, Event, Proposed, Returned, TreeEvent
 from forbear.core.policy import ToolPolicy
-from forbear.core.states import Action, Completed, Fresh, Run, Running, Tree, known_key
+from forbear.core.states import Action, Completed, Fresh, Run, Running, Tree, Unknown, known_key
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import Answer, Effect
+from forbear.core.vocabulary import COMPLETED, Answer, Effect, Mode
 from forbear.errors import StoreError
 from forbear.ports import Row
-from forbear.runtime.effects import Program, Save, fetch, load, read_clock, save
+from forbear.runtime.effects import Program, Save, belong, fetch, load, put_first, read_clock, save
 from forbear.runtime.live import LiveTree
 from forbear.runtime.rows import (
     MAX_TURNS,
+    SECRET_SCOPE,
     Ready,
+    completions_of,
+    completions_row,
     link_row,
     ready_row,
     result_key,
     result_row,
     run_row,
     run_scope,
+    secret_row,
     tree_scope,
     turns_row,
 )
 from forbear.store.codec import to_us
+
+if TYPE_CHECKING:
+    from forbear.runtime.reply import Reply
 
 # So often a decision is made again after somebody else committed first.
 MAX_RACES: Final = 64
@@ -57,6 +65,13 @@ class Decided:
     value: tuple[object] | None = None
     # What a settled attempt said, before the core made the answer of it.
     envelope: Envelope | None = None
+    # How often the action has completed (known only where an idempotency key is declared).
+    completions: int = 0
+    # The attempt of this process that the call joins.
+    flight: Future[Reply] | None = None
+    # HALTED: tools that were completed in this turn, and what still waits.
+    completed: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
 
     @property
     def execute(self) -> Execute | None:
@@ -103,14 +118,20 @@ def _decided(
     *,
     attempt: int = 0,
     known: str = "",
+    other: str = "",
     extra: Extra = _nothing,
 ) -> Program[Decided]:
     call = asked.call
+    actions = (call.action, other) if other else (call.action,)
     for _ in range(MAX_RACES):
-        live = yield from load(asked.root, action=call.action, known=known)
+        live = yield from load(asked.root, actions=actions, known=known)
         now = yield from read_clock()
         event = event_at(live, now)
         decision = decide(asked.frame(live), call.action, event, now)
+        completions = 0
+        if asked.policy.idempotency_key is not None:
+            row = yield from fetch(tree_scope(asked.root), "completions", call.action)
+            completions = completions_of(row)
         saved = yield from save(
             Save(
                 live=live,
@@ -122,12 +143,14 @@ def _decided(
                 policy=asked.policy.digest,
                 request_id=asked.request_id or _request_of(decision),
                 actor=asked.actor,
-                puts=extra(live, decision, now),
+                observed=asked.policy.mode is Mode.OBSERVE,
+                puts=(*extra(live, decision, now), *_completion(asked, decision, completions)),
                 volatile=_is_volatile(live, call, decision),
             )
         )
         if saved:
-            return (yield from _with_result(asked, live, decision, now))
+            decided = yield from _with_result(asked, live, decision, now)
+            return replace(decided, completions=completions) if completions else decided
     raise StoreError(f"the decision about tool {call.tool!r} lost {MAX_RACES} races against other writers")
 
 
@@ -142,7 +165,30 @@ def _with_result(asked: Asked, live: LiveTree, decision: Decision, now: datetime
         if value is None:
             recorded = yield from fetch(tree_scope(asked.root), "result", key)
     action = live.actions.get(asked.call.action)
-    return Decided(decision=decision, live=live, now=now, action=action, recorded=recorded, value=value)
+    join = next((command for command in decision.commands if isinstance(command, Join)), None)
+    flight = None if join is None else live.flights.get((join.action, join.attempt))
+    completed, pending = live.summary() if decision.answer is Answer.HALTED else ((), ())
+    return Decided(
+        decision=decision,
+        live=live,
+        now=now,
+        action=action,
+        recorded=recorded,
+        value=value,
+        flight=None if flight is None else flight.join(),
+        completed=completed,
+        pending=pending,
+    )
+
+
+def _completion(asked: Asked, decision: Decision, before: int) -> tuple[Row, ...]:
+    """Count a completion, so that the next wanted execution gets another idempotency key."""
+    if asked.policy.idempotency_key is None:
+        return ()
+    for change in decision.changes:
+        if isinstance(change, Action) and change.key == asked.call.action and isinstance(change.phase, Completed):
+            return (completions_row(asked.root, change.key, before + 1),)
+    return ()
 
 
 def _attempt_of(decision: Decision) -> int:
@@ -189,14 +235,22 @@ def _is_volatile(live: LiveTree, call: Call, decision: Decision) -> bool:
 def propose(asked: Asked, *, ticket: str, reproposes: bool) -> Program[Decided]:
     """Decide about a proposed call."""
 
-    def event(_live: LiveTree, _now: datetime) -> Event:
-        return Proposed(call=asked.call, reproposes=reproposes, ticket=ticket, request_id=asked.request_id)
+    call = asked.call
 
-    return (yield from _decided(asked, event, known=known_key(asked.call)))
+    def event(_live: LiveTree, _now: datetime) -> Event:
+        return Proposed(call=call, reproposes=reproposes, ticket=ticket, request_id=asked.request_id)
+
+    return (yield from _decided(asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""))
 
 
 def settle(
-    asked: Asked, attempt: int, *, judge: Callable[[datetime], Returned], result: bytes | None, announce: bool
+    asked: Asked,
+    attempt: int,
+    *,
+    judge: Callable[[datetime], Returned],
+    result: bytes | None,
+    value: tuple[object] | None,
+    announce: bool,
 ) -> Program[Decided]:
     """Judge what an attempt returned, decide, and keep the result and the announcement in the same commit."""
     judged: list[Returned] = []
@@ -215,7 +269,10 @@ def settle(
         return rows
 
     decided = yield from _decided(asked, event, attempt=attempt, extra=extra)
-    return replace(decided, envelope=judged[0].envelope)
+    envelope = judged[0].envelope
+    if value is not None and envelope.outcome in COMPLETED and decided.decision.answer is Answer.EXECUTED:
+        decided.live.remember_value(asked.call.run, asked.call.step, result_key(asked.call.action, attempt), value[0])
+    return replace(decided, envelope=envelope)
 
 
 # Answers after which the run need not wait any more for this call.
@@ -230,16 +287,21 @@ def _completes(decision: Decision, action: str, attempt: int) -> bool:
     return False
 
 
-def tell(asked: Asked, event: Event, *, attempt: int = 0) -> Program[Decided]:
-    """Feed an event that carries everything it needs: wake, answers of a person, verdicts, loss, cancellation."""
+def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) -> Program[Decided]:
+    """Feed an event that carries everything it needs: wake, answers of a person, verdicts, loss, cancellation.
+
+    `here` = a caller gets the answer about this action, so the run is not told it again later.
+    """
 
     def event_at(_live: LiveTree, _now: datetime) -> Event:
         return event
 
     def extra(live: LiveTree, decision: Decision, now: datetime) -> tuple[Row, ...]:
-        return _announced(asked.root, live, decision, now)
+        return _announced(asked.root, live, decision, now, skip=asked.call.action if here else "")
 
-    return (yield from _decided(asked, event_at, attempt=attempt, extra=extra))
+    # An edit touches the action that the person wrote, too.
+    other = event.call.action if isinstance(event, Edited) else ""
+    return (yield from _decided(asked, event_at, attempt=attempt, other=other, extra=extra))
 
 
 def tell_tree(
@@ -286,6 +348,56 @@ def adopt(root: str, run: str, parent: str) -> Program[bool]:
         if (yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))):
             return True
     raise StoreError(f"run {run!r} lost {MAX_RACES} races against other writers")
+
+
+def look(root: str, key: str) -> Program[Action | None]:
+    """Return an action as it is now."""
+    live = yield from load(root, actions=(key,))
+    return live.actions.get(key)
+
+
+def unknowns(root: str) -> Program[tuple[Action, ...]]:
+    """Return the actions of a tree that may have happened."""
+    live = yield from load(root)
+    return tuple(action for action in live.actions.values() if isinstance(action.phase, Unknown))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a run was found in the store."""
+
+    # Root of the tree that it was entered into; None = none.
+    link: str | None
+    # It has a tree of its own.
+    is_root: bool
+
+
+def find_root(run: str) -> Program[Place]:
+    """Return what the store knows about where a run belongs."""
+    link = yield from fetch(run_scope(run), "link", run)
+    if link is not None:
+        return Place(link=link.body.decode(), is_root=False)
+    tree = yield from fetch(tree_scope(run), "tree", run)
+    return Place(link=None, is_root=tree is not None)
+
+
+def own(root: str, principal: str) -> Program[bool]:
+    """Let a new tree draw from this principal; False = it draws from another one."""
+    live = yield from load(root)
+    if live.tree.principal == principal:
+        return True
+    if live.version or live.runs:
+        return False
+    yield from belong(live, principal)
+    return True
+
+
+def keep_secret(new: bytes) -> Program[bytes]:
+    """Return the store's key of idempotency keys; `new` becomes it where there is none."""
+    row = yield from fetch(SECRET_SCOPE, "secret", "idempotency")
+    if row is None and not (yield from put_first(secret_row(new))):
+        row = yield from fetch(SECRET_SCOPE, "secret", "idempotency")
+    return new if row is None else row.body
 
 
 def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:

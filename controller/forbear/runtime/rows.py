@@ -41,6 +41,7 @@ T = TypeVar("T")
 SHARED: Final = frozenset({Scope.QUOTA, Scope.PRINCIPAL})
 # A recorded result is kept up to this size (design section 7).
 MAX_RESULT_BYTES: Final = 64 * 1024
+SECRET_SCOPE: Final = "secret"
 # So many turn ids of the root run are remembered; an older id that comes again is not a new turn.
 MAX_TURNS: Final = 32
 
@@ -219,6 +220,21 @@ def _json(row: Row) -> object:
     except ValueError:
         raise StoreError(f"stored row of kind {row.kind!r} must be JSON") from None
     return parsed
+
+
+def secret_row(secret: bytes) -> Row:
+    """Return the row of the key of idempotency keys."""
+    return Row(scope=SECRET_SCOPE, kind="secret", key="idempotency", body=secret, live=False)
+
+
+def completions_row(root: str, action: str, count: int) -> Row:
+    """Return the row of how often an action has completed (kept only where an idempotency key is declared)."""
+    return Row(scope=tree_scope(root), kind="completions", key=action, body=str(count).encode(), live=False)
+
+
+def completions_of(row: Row | None) -> int:
+    """Return how often an action has completed."""
+    return 0 if row is None else int(row.body)
 
 
 def link_row(run: str, root: str) -> Row:
