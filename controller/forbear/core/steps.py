@@ -75,9 +75,7 @@ def count_start(run: Run, operation: str) -> Run:
     counted = tuple((n, a + 1, b + 1) if n == operation else (n, a, b) for n, a, b in run.operations)
     if all(name != operation for name, _, _ in run.operations):
         counted = (*run.operations, (operation, 1, 1))
-    return replace(
-        run, calls_in_turn=run.calls_in_turn + 1, calls_in_run=run.calls_in_run + 1, operations=counted
-    )
+    return replace(run, calls_in_turn=run.calls_in_turn + 1, calls_in_run=run.calls_in_run + 1, operations=counted)
 
 
 def starts_of(run: Run, operation: str) -> tuple[int, int]:

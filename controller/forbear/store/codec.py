@@ -13,17 +13,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import Enum
-from functools import cache
-from json.encoder import encode_basestring
-from math import isfinite
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from forbear.core import states, values
 from forbear.errors import SchemaTooNew, StoreError
+from forbear.store.fields import (
+    BOOLEAN,
+    INSTANT,
+    INTEGER,
+    TEXT,
+    Codec,
+    Wrong,
+    enum_codec,
+    from_us,
+    optional_codec,
+    record_codec,
+    scalar_codec,
+    sequence_codec,
+    to_us,
+)
 
 __all__ = ["FORMAT", "TAGS", "decode", "encode", "from_us", "to_us"]
 
@@ -31,7 +43,7 @@ __all__ = ["FORMAT", "TAGS", "decode", "encode", "from_us", "to_us"]
 FORMAT: Final = 1
 
 # Every class that may be stored, by the tag that it is stored under. A tag is never given to another class.
-TAGS: Final[Mapping[str, type]] = {
+TAGS: Final[Mapping[str, type[object]]] = {
     "tree": states.Tree,
     "run": states.Run,
     "action": states.Action,
@@ -59,195 +71,12 @@ TAGS: Final[Mapping[str, type]] = {
     "stopped": states.Stopped,
 }
 
-_TAG_OF: Final[Mapping[type, str]] = {cls: tag for tag, cls in TAGS.items()}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+_TAG_OF: Final[Mapping[type[object], str]] = {cls: tag for tag, cls in TAGS.items()}
 _SCALARS: Final[frozenset[object]] = frozenset({str, int, float, bool})
 _REQUIRED: Final = object()
 
-_Encoder = Callable[[object], str]
-_Decoder = Callable[[object], object]
-
-
-class _Wrong(Exception):
-    """A value is not what its field's annotation says; the argument is the rule, never the value."""
-
-
-# ---- instants -------------------------------------------------------------------------------------------------------
-
-
-def to_us(at: datetime) -> int:
-    """Return an instant as integer microseconds since the epoch, rounded up (a wait never ends early).
-
-    A ``datetime`` holds whole microseconds, so the rounding is exact today.
-
-    Raises:
-        StoreError: `at` is naive.
-    """
-    try:
-        return -((_EPOCH - at) // _MICROSECOND)
-    except TypeError:
-        raise StoreError("an instant that is stored must be timezone-aware") from None
-
-
-def from_us(us: int) -> datetime:
-    """Return the aware UTC instant of integer microseconds since the epoch.
-
-    Raises:
-        StoreError: the number is outside the years 1 to 9999.
-    """
-    try:
-        return _EPOCH + timedelta(microseconds=us)
-    except OverflowError:
-        raise StoreError("a stored instant must lie in the years 1 to 9999") from None
-
-
-# ---- encoders and decoders of single fields -------------------------------------------------------------------------
-
-
-def _encode_text(value: object) -> str:
-    if isinstance(value, str):
-        return encode_basestring(value)
-    raise _Wrong("a text")
-
-
-def _decode_text(raw: object) -> object:
-    if type(raw) is str:
-        return raw
-    raise _Wrong("a text")
-
-
-def _encode_boolean(value: object) -> str:
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    raise _Wrong("a boolean")
-
-
-def _decode_boolean(raw: object) -> object:
-    if type(raw) is bool:
-        return raw
-    raise _Wrong("a boolean")
-
-
-def _encode_integer(value: object) -> str:
-    if type(value) is int:
-        return repr(value)
-    raise _Wrong("an integer")
-
-
-def _decode_integer(raw: object) -> object:
-    if type(raw) is int:
-        return raw
-    raise _Wrong("an integer")
-
-
-def _encode_instant(value: object) -> str:
-    if isinstance(value, datetime):
-        return repr(to_us(value))
-    raise _Wrong("an instant")
-
-
-def _decode_instant(raw: object) -> object:
-    if type(raw) is int:
-        return from_us(raw)
-    raise _Wrong("an integer number of microseconds")
-
-
-def _encode_scalar(value: object) -> str:
-    kind = type(value)
-    if kind is float:
-        if isfinite(cast("float", value)):
-            return repr(value)
-        raise _Wrong("a finite number")
-    if kind is int:
-        return repr(value)
-    return _encode_text(value) if kind is str else _encode_boolean(value)
-
-
-def _scalar_codec(kinds: frozenset[object]) -> tuple[_Encoder, _Decoder]:
-    rule = "one of " + ", ".join(sorted(str(getattr(kind, "__name__", "")) for kind in kinds))
-
-    def encode_one(value: object) -> str:
-        if type(value) in kinds:
-            return _encode_scalar(value)
-        raise _Wrong(rule)
-
-    def decode_one(raw: object) -> object:
-        if type(raw) in kinds and not (type(raw) is float and not isfinite(raw)):
-            return raw
-        raise _Wrong(rule)
-
-    return encode_one, decode_one
-
-
-def _enum_codec(cls: type[Enum]) -> tuple[_Encoder, _Decoder]:
-    texts: dict[object, str] = {member: json.dumps(member.value) for member in cls}
-    members: dict[object, Enum] = {member.value: member for member in cls}
-    raw_types = {type(member.value) for member in cls}
-
-    def encode_one(value: object) -> str:
-        try:
-            return texts[value]
-        except (KeyError, TypeError):
-            raise _Wrong(f"a {cls.__name__}") from None
-
-    def decode_one(raw: object) -> object:
-        member = members.get(raw) if type(raw) in raw_types else None
-        if member is None:
-            raise _Wrong(f"a {cls.__name__}")
-        return member
-
-    return encode_one, decode_one
-
-
-def _optional_codec(inner: tuple[_Encoder, _Decoder]) -> tuple[_Encoder, _Decoder]:
-    encode_inner, decode_inner = inner
-
-    def encode_one(value: object) -> str:
-        return "null" if value is None else encode_inner(value)
-
-    def decode_one(raw: object) -> object:
-        return None if raw is None else decode_inner(raw)
-
-    return encode_one, decode_one
-
-
-def _sequence_codec(inner: tuple[_Encoder, _Decoder]) -> tuple[_Encoder, _Decoder]:
-    encode_inner, decode_inner = inner
-
-    def encode_one(value: object) -> str:
-        if isinstance(value, tuple):
-            return "[" + ",".join(map(encode_inner, cast("tuple[object, ...]", value))) + "]"
-        raise _Wrong("a tuple")
-
-    def decode_one(raw: object) -> object:
-        if type(raw) is list:
-            return tuple(map(decode_inner, cast("list[object]", raw)))
-        raise _Wrong("a list")
-
-    return encode_one, decode_one
-
-
-def _record_codec(parts: list[tuple[_Encoder, _Decoder]]) -> tuple[_Encoder, _Decoder]:
-    rule = f"a list of {len(parts)}"
-
-    def encode_one(value: object) -> str:
-        if isinstance(value, tuple):
-            items = cast("tuple[object, ...]", value)
-            if len(items) == len(parts):
-                return "[" + ",".join(part[0](item) for part, item in zip(parts, items, strict=True)) + "]"
-        raise _Wrong(rule)
-
-    def decode_one(raw: object) -> object:
-        if type(raw) is list:
-            items = cast("list[object]", raw)
-            if len(items) == len(parts):
-                return tuple(part[1](item) for part, item in zip(parts, items, strict=True))
-        raise _Wrong(rule)
-
-    return encode_one, decode_one
+# The codecs of the classes of the table; each is made when it is first needed.
+_MADE: Final[dict[type[object], Codec]] = {}
 
 
 # ---- classes --------------------------------------------------------------------------------------------------------
@@ -259,14 +88,21 @@ def _default(field: Field[object]) -> object:
     return _REQUIRED if field.default_factory is MISSING else field.default_factory()
 
 
-@cache
-def _class_codec(cls: type) -> tuple[_Encoder, _Decoder]:
+def _class_codec(cls: type[object]) -> Codec:
     """Return the codec of one class of the table. Objects are read as tuples of pairs, so that duplicates are seen."""
+    made = _MADE.get(cls)
+    if made is None:
+        made = _MADE[cls] = _make_class_codec(cls)
+    return made
+
+
+def _make_class_codec(cls: type[object]) -> Codec:
     tag = _TAG_OF[cls]
     hints = get_type_hints(cls)
-    names = [field.name for field in fields(cls)]
+    declared: tuple[Field[object], ...] = fields(cast("Any", cls))
+    names = [field.name for field in declared]
     codecs = {name: _field_codec(hints[name]) for name in names}
-    defaults = {field.name: _default(field) for field in fields(cls)}
+    defaults = {field.name: _default(field) for field in declared}
     required = frozenset(name for name in names if defaults[name] is _REQUIRED)
     decoders = {name: codec[1] for name, codec in codecs.items()}
     # One row a field: default, whether it is compared by value, what stands before the value, encoder.
@@ -279,20 +115,20 @@ def _class_codec(cls: type) -> tuple[_Encoder, _Decoder]:
 
     def encode_one(value: object) -> str:
         if type(value) is not cls:
-            raise _Wrong(f"a {cls.__name__}")
+            raise Wrong(f"a {cls.__name__}")
         parts: list[str] = []
         for item, (default, by_value, prefix, encode_item) in zip(read(value), rows, strict=False):
             if item is default or (by_value and item == default):
                 continue
             try:
                 parts.append(prefix + encode_item(item))
-            except _Wrong as wrong:
+            except Wrong as wrong:
                 raise StoreError(f"{tag}, field {prefix[1:-2]!r}: must be {wrong}") from None
         return "{" + ",".join(parts) + "}"
 
     def decode_one(raw: object) -> object:
         if type(raw) is not tuple:
-            raise _Wrong("an object")
+            raise Wrong("an object")
         known: dict[str, object] = {}
         for name, item in cast("tuple[tuple[str, object], ...]", raw):
             decoder = decoders.get(name)
@@ -302,23 +138,23 @@ def _class_codec(cls: type) -> tuple[_Encoder, _Decoder]:
                 raise StoreError(f"stored {tag}, field {name!r}: must be there once")
             try:
                 known[name] = decoder(item)
-            except _Wrong as wrong:
+            except Wrong as wrong:
                 raise StoreError(f"stored {tag}, field {name!r}: must be {wrong}") from None
         if not required <= known.keys():
             raise StoreError(f"stored {tag}: a required field is missing")
-        return cast("object", cls(**known))
+        return cls(**known)
 
     return encode_one, decode_one
 
 
-def _union_codec(classes: list[type]) -> tuple[_Encoder, _Decoder]:
+def _union_codec(classes: list[type[object]]) -> Codec:
     encoders = {cls: (f'["{_TAG_OF[cls]}",', _class_codec(cls)[0]) for cls in classes}
     decoders = {_TAG_OF[cls]: _class_codec(cls)[1] for cls in classes}
 
     def encode_one(value: object) -> str:
         found = encoders.get(type(value))
         if found is None:
-            raise _Wrong("one of its classes")
+            raise Wrong("one of its classes")
         prefix, encode_item = found
         return prefix + encode_item(value) + "]"
 
@@ -328,20 +164,15 @@ def _union_codec(classes: list[type]) -> tuple[_Encoder, _Decoder]:
             decoder = decoders.get(items[0]) if len(items) == 2 and type(items[0]) is str else None
             if decoder is not None:
                 return decoder(items[1])
-        raise _Wrong("a known tag and its object")
+        raise Wrong("a known tag and its object")
 
     return encode_one, decode_one
 
 
-_SIMPLE: Final[Mapping[object, tuple[_Encoder, _Decoder]]] = {
-    str: (_encode_text, _decode_text),
-    int: (_encode_integer, _decode_integer),
-    bool: (_encode_boolean, _decode_boolean),
-    datetime: (_encode_instant, _decode_instant),
-}
+_SIMPLE: Final[Mapping[object, Codec]] = {str: TEXT, int: INTEGER, bool: BOOLEAN, datetime: INSTANT}
 
 
-def _field_codec(hint: object) -> tuple[_Encoder, _Decoder]:
+def _field_codec(hint: object) -> Codec:
     """Return the codec of an annotation.
 
     Raises:
@@ -354,21 +185,22 @@ def _field_codec(hint: object) -> tuple[_Encoder, _Decoder]:
     if origin in {Union, UnionType}:
         chosen = [argument for argument in arguments if argument is not NoneType]
         if set(chosen) <= _SCALARS and len(chosen) > 1:
-            inner = _scalar_codec(frozenset(chosen))
+            inner = scalar_codec(frozenset(chosen))
         elif len(chosen) > 1:
             inner = _union_codec(chosen)
         else:
             inner = _field_codec(chosen[0])
-        return _optional_codec(inner) if len(chosen) < len(arguments) else inner
+        return optional_codec(inner) if len(chosen) < len(arguments) else inner
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _sequence_codec(_field_codec(arguments[0]))
-        return _record_codec([_field_codec(argument) for argument in arguments])
+            return sequence_codec(_field_codec(arguments[0]))
+        return record_codec([_field_codec(argument) for argument in arguments])
     if isinstance(hint, type):
-        if issubclass(hint, Enum):
-            return _enum_codec(hint)
-        if is_dataclass(hint) and hint in _TAG_OF:
-            return _class_codec(hint)
+        cls = cast("type[object]", hint)
+        if issubclass(cls, Enum):
+            return enum_codec(cls)
+        if is_dataclass(cls) and cls in _TAG_OF:
+            return _class_codec(cls)
     raise TypeError(f"no stored form for {hint!r}")
 
 
@@ -380,7 +212,7 @@ def _refuse_constant(_: str) -> object:
 
 
 _parse = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refuse_constant).raw_decode
-_HEADS: Final[Mapping[type, str]] = {cls: f'[{FORMAT},"{tag}",' for tag, cls in TAGS.items()}
+_HEADS: Final[Mapping[type[object], str]] = {cls: f'[{FORMAT},"{tag}",' for tag, cls in TAGS.items()}
 
 
 def encode(value: object) -> bytes:
@@ -427,5 +259,5 @@ def decode(body: bytes) -> object:
         raise StoreError("stored bytes have an unknown tag")
     try:
         return _class_codec(cls)[1](parts[2])
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise StoreError(f"stored {parts[1]}: must be {wrong}") from None

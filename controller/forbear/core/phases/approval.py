@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit
+from forbear.core.admit import admit
+from forbear.core.bar import leave_queues
 from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, DropHold, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -26,6 +27,7 @@ from forbear.core.holds import covering, matches, narrow, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
+from forbear.core.start import By, Start
 from forbear.core.states import (
     Action,
     Approved,
@@ -89,7 +91,9 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
         case Woke():
             if now >= state.grant.expires_at:
-                told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+                told = tell(
+                    "APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call
+                )
                 return Decision(
                     rule=Rule.GRANT_EXPIRED,
                     changes=(replace(action, phase=Fresh()),),
@@ -307,9 +311,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
-    wake: tuple[Command, ...] = (
-        WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),
-    )
+    wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)
     if event.call.action == action.key:
         changed = replace(action, call=event.call, phase=approved)
         return Decision(rule=Rule.EDITED, changes=(changed, tree), commands=wake, ticket=state.ticket)
@@ -340,7 +342,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     edited = replace(other, call=event.call, phase=approved)
     return Decision(
         rule=Rule.EDITED,
-        changes=(stopped, hold, edited, tree),
+        changes=(stopped, hold, edited, tree, *leave_queues(s, other)),
         commands=wake,
         ticket=state.ticket,
     )
@@ -375,7 +377,12 @@ def _asks_other(
     asked = replace(s.action(event.call), call=event.call, phase=phase)
     return Decision(
         rule=Rule.EDITED_ASKS,
-        changes=(*changes, asked, replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket))),
+        changes=(
+            *changes,
+            asked,
+            *leave_queues(s, asked),
+            replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket)),
+        ),
         commands=(
             AskHuman(action=event.call.action, ticket=event.new_ticket),
             WakeAt(action=event.call.action, at=expires_at),

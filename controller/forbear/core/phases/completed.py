@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import Start, admit, current_counters, is_declared_once, may_run_again, park
+from forbear.core.admit import admit
+from forbear.core.bar import park
 from forbear.core.decision import Decision, Deliver, Snapshot
 from forbear.core.events import (
     Cancelled,
@@ -25,13 +26,12 @@ from forbear.core.events import (
 from forbear.core.holds import place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
+from forbear.core.start import Start, current_counters, is_declared_once, may_run_again
 from forbear.core.states import Action, Completed, Stopped, step_key
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Scope
 
 
-def on_completed(
-    s: Snapshot, action: Action, state: Completed, event: Event, now: datetime, start: Start
-) -> Decision:
+def on_completed(s: Snapshot, action: Action, state: Completed, event: Event, now: datetime, start: Start) -> Decision:
     """Deliver what is recorded where the author said so; otherwise an equal call is a new one."""
     match event:
         case Proposed():
@@ -115,7 +115,9 @@ def _replay(s: Snapshot, action: Action, state: Completed, start: Start, now: da
         now=now,
         step="",
     )
-    hold = replace(hold, blocked=s.policy.limits.max_blocked_before_stop + 1, last_step=step_key(start.call.run, start.call.step))
+    hold = replace(
+        hold, blocked=s.policy.limits.max_blocked_before_stop + 1, last_step=step_key(start.call.run, start.call.step)
+    )
     stopped = Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key)
     return Decision(
         rule=Rule.COMPLETED_NO_PROGRESS,

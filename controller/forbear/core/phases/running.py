@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import Start, admit, may_run_again
+from forbear.core.admit import admit
 from forbear.core.decision import Announce, Decision, Join, Snapshot
+from forbear.core.draft import draft_of, release
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -24,8 +25,10 @@ from forbear.core.events import (
 )
 from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
+from forbear.core.repair import unknown
 from forbear.core.rules import Rule
-from forbear.core.settle import draft_of, release, settle, unknown
+from forbear.core.settle import settle
+from forbear.core.start import Start, may_run_again
 from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
 from forbear.core.vocabulary import Answer, Effect, Executed, Outcome, Recovery
 
@@ -71,21 +74,15 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
         )
     if repeats:
         return admit(s, action, start, now)
-    told = tell(
-        "DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call
-    )
-    return Decision(
-        rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True
-    )
+    told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
+    return Decision(rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
 
 
 def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupted, now: datetime) -> Decision:
     """The tool asked through the framework: the framework proposes the call again with the answer."""
     draft = draft_of(s, action, started, now)
     release(draft, ended=False)
-    told = tell(
-        "APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call
-    )
+    told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
         rule="framework",
@@ -110,9 +107,7 @@ def _lost(
         if hold is not None:
             draft.put(replace(hold, claim=None))
     if action.call.effect is Effect.READ:
-        told = tell(
-            "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call
-        )
+        told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call)
         if announce:
             draft.commands.append(Announce(action=action.key, told=told))
         return draft.decide(Rule.LOST_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)
@@ -138,7 +133,5 @@ def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, no
         return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
     draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
     release(draft, ended=False)
-    told = tell(
-        "CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call
-    )
+    told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     return draft.decide(Rule.CANCELLED_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)

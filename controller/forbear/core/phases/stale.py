@@ -18,19 +18,7 @@ from forbear.core.events import (
 )
 from forbear.core.rules import Rule
 
-Stale = (
-    Returned
-    | Interrupted
-    | Lost
-    | Cancelled
-    | Woke
-    | Granted
-    | Denied
-    | Revised
-    | Edited
-    | Inspected
-    | Reconnected
-)
+Stale = Returned | Interrupted | Lost | Cancelled | Woke | Granted | Denied | Revised | Edited | Inspected | Reconnected
 
 
 def stale(event: Stale) -> Decision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit
+from forbear.core.admit import admit
 from forbear.core.decision import Announce, Change, Decision, DropHold, Inspect, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -26,6 +26,7 @@ from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
+from forbear.core.start import By, Start
 from forbear.core.states import Action, Completed, Fresh, Running, Started, Unknown, step_key
 from forbear.core.vocabulary import Answer, Executed, Outcome, Verdict
 
@@ -41,16 +42,7 @@ def on_unknown(s: Snapshot, action: Action, state: Unknown, event: Event, now: d
             return _woke(s, action, state, start, now)
         case Inspected():
             return _inspected(s, action, state, event, now)
-        case (
-            Interrupted()
-            | Lost()
-            | Cancelled()
-            | Granted()
-            | Denied()
-            | Revised()
-            | Edited()
-            | Reconnected()
-        ):
+        case Interrupted() | Lost() | Cancelled() | Granted() | Denied() | Revised() | Edited() | Reconnected():
             return stale(event)
 
 
@@ -131,9 +123,7 @@ def _inspected(s: Snapshot, action: Action, state: Unknown, event: Inspected, no
             return _applied(s, action, state, event)
         case Verdict.NOT_APPLIED:
             first = state.absent_at
-            is_certain = event.source == "person" or (
-                first is not None and now - first >= s.policy.limits.settle
-            )
+            is_certain = event.source == "person" or (first is not None and now - first >= s.policy.limits.settle)
             if is_certain:
                 return _not_applied(s, action, state, event)
             if first is not None:
@@ -194,4 +184,3 @@ def _not_applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) 
         told=told,
         ticket=state.ticket,
     )
-

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit, leave_queues
+from forbear.core.admit import admit
+from forbear.core.bar import leave_queues
 from forbear.core.decision import Announce, Decision, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -25,6 +26,7 @@ from forbear.core.events import (
 from forbear.core.holds import covering, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
+from forbear.core.start import By, Start
 from forbear.core.states import Action, Fresh, Parked, Stopped, Waiting
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Executed, Outcome, Scope
 
@@ -38,9 +40,7 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
             return _joined(s, action, state, state.retry_at, start, now, Rule.WAITING_JOINED)
         case Woke():
             if now < state.retry_at:
-                return Decision(
-                    rule=Rule.WAITING_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.retry_at),)
-                )
+                return Decision(rule=Rule.WAITING_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.retry_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
             return admit(s, action, _as_retry(start, state), now)
@@ -64,9 +64,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
             return _joined(s, action, state, state.run_at, start, now, Rule.PARKED_JOINED)
         case Woke():
             if now < state.run_at:
-                return Decision(
-                    rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),)
-                )
+                return Decision(rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
             return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
@@ -87,7 +85,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
-    passes = frozenset() if state.hold is None else frozenset({state.hold})
+    passes = frozenset[str]() if state.hold is None else frozenset({state.hold})
     return replace(start, by=By.RETRY, grant=state.grant, passes=passes)
 
 
@@ -118,7 +116,9 @@ def _is_unattended(s: Snapshot, action: Action, state: Waiting | Parked, now: da
 
 
 def _offer_again(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
-    told = tell("OFFERED_AGAIN", recovery=None, outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call)
+    told = tell(
+        "OFFERED_AGAIN", recovery=None, outcome=Outcome.CANCELLED, request_id=start.request_id, call=action.call
+    )
     return Decision(
         rule=Rule.UNATTENDED,
         changes=(replace(action, phase=Fresh()), *leave_queues(s, action)),
@@ -129,9 +129,7 @@ def _offer_again(s: Snapshot, action: Action, start: Start, now: datetime) -> De
 
 def cancel(s: Snapshot, action: Action, event: Cancelled, now: datetime) -> Decision:
     """Stop a call that has not started until a new turn."""
-    told = tell(
-        "CANCELLED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call
-    )
+    told = tell("CANCELLED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     hold = place(
         action.call,
         scope=Scope.ACTION,
