@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from forbear.contract.declare import ApprovalFunction
 from forbear.core.identity import action_key, canonical, digest, fingerprint, target_key
 from forbear.core.policy import Arguments, ToolPolicy
 from forbear.core.values import Call, RuleVerdict
 from forbear.core.vocabulary import Gate
-from forbear.errors import UsageError
+from forbear.errors import ConfigError, UsageError
 
 __all__ = ["ALLOWED", "arguments_of", "begin_judging", "build", "judge", "judged", "rebuilt"]
 
@@ -142,19 +143,24 @@ def begin_judging(policy: ToolPolicy, arguments: Arguments) -> RuleVerdict | Awa
     if isinstance(rule, str):
         return ALLOWED if rule == "never" else ALWAYS
     try:
-        said: object = rule(arguments)
+        # The wrapper of the contract turns words into verdicts; an async rule has to be awaited first.
+        said: object = rule.function(arguments) if isinstance(rule, ApprovalFunction) else rule(arguments)
     except Exception:  # noqa: BLE001 - a failing checker is not a verdict (design section 4, step 4)
         return UNAVAILABLE
-    return cast("Awaitable[object]", said) if inspect.isawaitable(said) else judged(said)
+    return cast("Awaitable[object]", said) if inspect.isawaitable(said) else judged(policy, said)
 
 
-def judged(said: object) -> RuleVerdict:
-    """Return what the rule said as a verdict; anything else than a verdict or a gate is no verdict."""
+def judged(policy: ToolPolicy, said: object) -> RuleVerdict:
+    """Return what the rule said as a verdict; anything that is none is no verdict (`CHECKER_UNAVAILABLE`)."""
     if isinstance(said, RuleVerdict):
         return said
-    if isinstance(said, Gate):
-        return RuleVerdict(gate=said)
-    return UNAVAILABLE
+    reader = ApprovalFunction(lambda _arguments: said)
+    if isinstance(policy.approval, ApprovalFunction):
+        reader.name = policy.approval.name
+    try:
+        return reader({})
+    except ConfigError:
+        return UNAVAILABLE
 
 
 def judge(call: Call, verdict: RuleVerdict) -> Call:

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
@@ -47,6 +47,25 @@ from forbear.runtime.tools import Toolbox
 
 RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One proposal as the caller made it."""
+
+    tool: str
+    arguments: object
+    run: str
+    parent: str | None = None
+    principal: str | None = None
+    step: str = ""
+    call_id: str = ""
+    source: str = ""
+    siblings: int = 1
+    forced: bool = False
+    truncated: bool = False
+    turn: str | None = None
+    reproposes: bool = False
 
 
 class Engine:
@@ -253,7 +272,8 @@ class Engine:
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""
         message = told.safe_message
-        if message is None and told.code:
+        if told.code and (message is None or self.catalogue.is_controllers(told.code)):
+            # A code that the core put in the place of the tool's own has its own text.
             message = self.catalogue.text(told.code, told)
         if message is told.safe_message and told.request_id:
             return told

@@ -5,6 +5,7 @@ Each function is a flow (steps.py). What is decided is the core's; a flow only k
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,8 +19,9 @@ from forbear.core.states import Action, Running
 from forbear.core.values import Call
 from forbear.core.vocabulary import COMPLETED, Answer, Mode
 from forbear.errors import StoreError, UsageError
+from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
-from forbear.runtime.engine import Engine
+from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.inspection import looked_flow
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
@@ -56,25 +58,6 @@ MAX_INLINE_WAITS: Final = 8
 MAX_ROOTS: Final = 100_000
 # End of the id of the run in which the controller looks for the outcomes of a tree.
 CHECKS: Final = "\x1fchecks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One proposal as the caller made it."""
-
-    tool: str
-    arguments: object
-    run: str
-    parent: str | None = None
-    principal: str | None = None
-    step: str = ""
-    call_id: str = ""
-    source: str = ""
-    siblings: int = 1
-    forced: bool = False
-    truncated: bool = False
-    turn: str | None = None
-    reproposes: bool = False
 
 
 # ---- where a run belongs --------------------------------------------------------------------------------------------
@@ -267,7 +250,9 @@ def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
 # ---- call -----------------------------------------------------------------------------------------------------------
 
 
-def run_attempt(engine: Engine, attempt: Attempt, executor: Executor, signals: Signals) -> Flow[Reply]:
+def run_attempt(
+    engine: Engine, attempt: Attempt, executor: Executor, signals: Signals, *, answers_broken: bool = False
+) -> Flow[Reply]:
     """Run the tool of an open attempt, commit what that means, and let its exception go on where it is no answer."""
     timeout = engine.tools.known_policy(attempt.tool).limits.timeout
     ended = yield from perform(Perform(attempt=attempt, executor=executor, signals=signals, timeout=timeout))
@@ -276,6 +261,8 @@ def run_attempt(engine: Engine, attempt: Attempt, executor: Executor, signals: S
     except StoreError:
         if ended.error is not None:
             raise ended.error from None
+        if answers_broken and ended.raw is not None:
+            return unrecorded_reply(engine, attempt, ended.raw)
         raise
     if ended.error is not None:
         raise ended.error
@@ -283,16 +270,37 @@ def run_attempt(engine: Engine, attempt: Attempt, executor: Executor, signals: S
 
 
 def call_flow(
-    engine: Engine, ask: Ask, executor: Executor, *, signals: Signals = (), wait: bool = True
+    engine: Engine,
+    ask: Ask,
+    executor: Executor,
+    *,
+    signals: Signals = (),
+    wait: bool = True,
+    answers_broken: bool = False,
 ) -> Flow[Reply]:
-    """Propose, run, settle; wait inside the call where the wait is short, and answer."""
-    reply = yield from propose_flow(engine, ask)
+    """Propose, run, settle; wait inside the call where the wait is short, and answer.
+
+    Raises:
+        StoreError: the store cannot be written (unless `answers_broken`, or the tool is only observed).
+    """
+    observed = engine.tools.known_policy(ask.tool).mode is Mode.OBSERVE
+    answers_broken = answers_broken or observed
+    try:
+        reply = yield from propose_flow(engine, ask)
+    except StoreError:
+        if observed:
+            return (yield from ungoverned_flow(engine, ask, executor, signals))
+        if answers_broken:
+            return broken_reply(engine, ask)
+        raise
     root = engine.roots[ask.run]
     for _ in range(MAX_INLINE_WAITS):
         if reply.attempt is not None:
-            reply = yield from run_attempt(engine, reply.attempt, executor, signals)
+            reply = yield from run_attempt(
+                engine, reply.attempt, executor, signals, answers_broken=answers_broken
+            )
         elif reply.joins is not None:
-            reply = yield from join_flow(engine, root, reply)
+            reply = yield from join_flow(reply)
         until = _waits_inline(engine, reply, wait=wait)
         if until is None:
             return reply
@@ -300,7 +308,7 @@ def call_flow(
     return reply
 
 
-def join_flow(engine: Engine, root: str, reply: Reply) -> Flow[Reply]:
+def join_flow(reply: Reply) -> Flow[Reply]:
     """Return the answer of the open attempt that answers this call too, marked as not the first."""
     assert reply.joins is not None
     flight = reply.flight
@@ -333,7 +341,7 @@ def _resumed(engine: Engine, root: str, reply: Reply, until: datetime) -> Flow[R
         woken = yield from wake_flow(engine, root, reply.action, here=True)
     except BaseException as error:
         # The wait stays scheduled: a worker makes the retry, unless the caller was cancelled.
-        if type(error).__name__ == "CancelledError":
+        if isinstance(error, CancelledError):
             yield from cancel_flow(engine, root, reply.action, acknowledged=True)
         raise
     finally:

@@ -24,7 +24,7 @@ from forbear.ports import Clock
 from forbear.runtime.calls import UNAVAILABLE, awaited, begin_judging, judged
 from forbear.runtime.drive import World, adrive, drive
 from forbear.runtime.reply import Attempt
-from forbear.runtime.steps import Await, Ended, Executor, Flow, How, Judge, Pause, Perform, Step, Transact
+from forbear.runtime.steps import Await, Ended, Executor, Flow, How, Judge, Pause, Perform, Signals, Step, Transact
 
 T = TypeVar("T")
 
@@ -62,33 +62,24 @@ INSIDE: ContextVar[Inside | None] = ContextVar("forbear_inside", default=None)
 
 
 def run_flow(flow: Flow[T], here: Surroundings) -> T:
-    """Run a flow to its end in this thread."""
+    """Run a flow to its end in this thread. What a step raises is raised in the flow, which may go on all the same."""
     answer: object = None
-    while True:
-        try:
-            step = flow.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        try:
-            answer = _take_step(step, here)
-        except BaseException as error:
-            _throw(flow, error, here)
-            raise
-
-
-def _throw(flow: Flow[T], error: BaseException, here: Surroundings) -> None:
-    """Let the flow clean up after a step that failed: it may run programs, nothing else."""
+    failed: BaseException | None = None
     try:
-        step = flow.throw(error)
-        while isinstance(step, Transact):
-            step = flow.send(drive(step.program, here.world, step.root))
-        flow.close()
-    except StopIteration:
-        return
-    except BaseException as raised:
-        if raised is not error:
-            raise
+        while True:
+            try:
+                step = flow.send(answer) if failed is None else flow.throw(failed)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            failed = None
+            try:
+                answer = _take_step(step, here)
+            except BaseException as error:  # noqa: BLE001 - given to the flow, whose step it was
+                failed = error
+    finally:
+        # An exception that is kept in a frame of its own traceback is a cycle.
+        failed = None
 
 
 def _take_step(step: Step, here: Surroundings) -> object:
@@ -144,7 +135,12 @@ def raw_of(value: object) -> Raw:
 
 
 def _raised(step: Perform, error: BaseException) -> Ended:
-    if isinstance(error, step.signals):
+    return ended_by(error, step.signals)
+
+
+def ended_by(error: BaseException, signals: Signals) -> Ended:
+    """Return what it means for an attempt that its tool raised this."""
+    if isinstance(error, signals):
         return Ended(how=How.SIGNAL, error=error)
     if isinstance(error, asyncio.CancelledError):
         return Ended(how=How.CANCELLED, error=error)
@@ -184,49 +180,39 @@ def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
 
 
 async def arun_flow(flow: Flow[T], here: Surroundings) -> T:
-    """Run a flow to its end in this task.
+    """Run a flow to its end in this task. What a step raises is raised in the flow, which may go on all the same.
 
     A cancellation that arrives while the store works is kept until the store has answered: a tool that was not called
     yet is not called any more, and then the cancellation goes on.
     """
     answer: object = None
+    failed: BaseException | None = None
     cancelled: asyncio.CancelledError | None = None
-    while True:
-        try:
-            step = flow.send(answer)
-        except StopIteration as stop:
-            if cancelled is not None:
-                raise cancelled from None
-            result: T = stop.value
-            return result
-        try:
-            if isinstance(step, Transact):
-                answer, stopped = await adrive(step.program, here.world, step.root, here.threads)
-                cancelled = cancelled or stopped
-            elif cancelled is None:
-                answer = await _atake_step(step, here)
-            elif isinstance(step, Perform):
-                answer = Ended(how=How.NEVER_CALLED, error=cancelled)
-            else:
-                raise cancelled
-        except BaseException as error:
-            await _athrow(flow, error, here)
-            raise
-
-
-async def _athrow(flow: Flow[T], error: BaseException, here: Surroundings) -> None:
-    """Let the flow clean up after a step that failed: it may run programs, nothing else."""
     try:
-        step = flow.throw(error)
-        while isinstance(step, Transact):
-            answer, _ = await adrive(step.program, here.world, step.root, here.threads)
-            step = flow.send(answer)
-        flow.close()
-    except StopIteration:
-        return
-    except BaseException as raised:
-        if raised is not error:
-            raise
+        while True:
+            try:
+                step = flow.send(answer) if failed is None else flow.throw(failed)
+            except StopIteration as stop:
+                if cancelled is not None:
+                    raise cancelled from None
+                result: T = stop.value
+                return result
+            failed = None
+            try:
+                if isinstance(step, Transact):
+                    answer, stopped = await adrive(step.program, here.world, step.root, here.threads)
+                    cancelled = cancelled or stopped
+                elif cancelled is None:
+                    answer = await _atake_step(step, here)
+                elif isinstance(step, Perform):
+                    answer = Ended(how=How.NEVER_CALLED, error=cancelled)
+                else:
+                    raise cancelled
+            except BaseException as error:  # noqa: BLE001 - given to the flow, whose step it was
+                failed = error
+    finally:
+        # An exception that is kept in a frame of its own traceback is a cycle.
+        failed = cancelled = None
 
 
 async def _atake_step(step: Step, here: Surroundings) -> object:
@@ -249,7 +235,7 @@ async def _ajudge(step: Judge) -> RuleVerdict:
     if isinstance(said, RuleVerdict):
         return said
     try:
-        return judged(await said)
+        return judged(step.policy, await said)
     except Exception:  # noqa: BLE001 - a failing checker is not a verdict (design section 4, step 4)
         return UNAVAILABLE
 
@@ -270,4 +256,4 @@ async def _aperform(step: Perform, here: Surroundings) -> Ended:
     return Ended(how=How.ANSWERED, raw=raw_of(cast("object", value)))
 
 
-__all__ = ["INSIDE", "Executor", "Inside", "Surroundings", "arun_flow", "raw_of", "run_flow"]
+__all__ = ["INSIDE", "Executor", "Inside", "Surroundings", "arun_flow", "ended_by", "raw_of", "run_flow"]

@@ -356,6 +356,19 @@ def look(root: str, key: str) -> Program[Action | None]:
     return live.actions.get(key)
 
 
+def actions_of(root: str) -> Program[tuple[Action, ...]]:
+    """Return the actions of a tree that are in memory: everything that is open, waiting or held."""
+    live = yield from load(root)
+    return tuple(live.actions.values())
+
+
+def is_halted(root: str, run: str) -> Program[bool]:
+    """Say whether a run's tool use is over."""
+    live = yield from load(root)
+    found = live.runs.get(run)
+    return found is not None and found.halted is not None
+
+
 def unknowns(root: str) -> Program[tuple[Action, ...]]:
     """Return the actions of a tree that may have happened."""
     live = yield from load(root)

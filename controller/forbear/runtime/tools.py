@@ -6,16 +6,15 @@ Policies are built and checked by `forbear.contract`; nothing is decided here.
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
-from forbear.contract.declare import tool_policy
+from forbear.contract import tool_policy
+from forbear.contract.limits import limits_from
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.vocabulary import Effect, Mode
-from forbear.errors import ConfigError, UsageError
+from forbear.errors import UsageError
 from forbear.runtime.steps import Executor
 
 
@@ -24,14 +23,14 @@ class Tool:
     """One declared tool."""
 
     policy: ToolPolicy
-    executor: Executor | None = None
 
 
 class Toolbox:
     """Declared tools by name."""
 
     def __init__(self, limits: Limits, *, mode: Mode, strict: bool) -> None:
-        self._limits = limits
+        # What a tool inherits: the controller's budgets count all calls of a run and are not each tool's own.
+        self._limits = replace(limits, max_calls_per_turn=None, max_calls_per_run=None)
         self._mode = mode
         self._strict = strict
         self._tools: dict[str, Tool] = {}
@@ -48,10 +47,20 @@ class Toolbox:
         """
         policy = self._build(name, fields)
         self._tools[name] = Tool(policy=policy)
+        self._note_checks()
+        return policy
+
+    def adopt(self, policy: ToolPolicy) -> None:
+        """Declare one tool by a policy that was built already."""
+        if self._mode is Mode.OBSERVE:
+            policy = replace(policy, mode=Mode.OBSERVE)
+        self._tools[policy.name] = Tool(policy=policy)
+        self._note_checks()
+
+    def _note_checks(self) -> None:
         self.checks = frozenset(
             tool.policy.inspect.tool for tool in self._tools.values() if tool.policy.inspect is not None
         )
-        return policy
 
     def bind(self, name: str, executor: Executor) -> None:
         """Say how the controller runs a tool itself; it is called with keyword arguments.
@@ -88,7 +97,10 @@ class Toolbox:
         return policy
 
     def _build(self, name: str, fields: Mapping[str, object]) -> ToolPolicy:
-        policy = tool_policy(name, fields, limits=self._limits)
+        own = fields.get("limits", {})
+        if isinstance(own, Mapping):
+            own = limits_from(cast("Mapping[str, object]", own), self._limits)
+        policy = tool_policy(name, **{**fields, "limits": own})
         return replace(policy, mode=Mode.OBSERVE) if self._mode is Mode.OBSERVE else policy
 
     def is_declared(self, name: str) -> bool:
@@ -124,27 +136,6 @@ class Toolbox:
         """Say whether a tool was declared a read."""
         found = self._tools.get(name)
         return found is not None and found.policy.effect is Effect.READ
-
-
-def read_policies(path: str | Path) -> dict[str, dict[str, object]]:
-    """Return the tools of a policy file in TOML: a table `tools` with one table a tool.
-
-    Raises:
-        ConfigError: the file is not TOML or has another shape.
-    """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise ConfigError("a policy file must be TOML in UTF-8") from None
-    except OSError:
-        raise ConfigError("the policy file must be readable") from None
-    tools = document.get("tools")
-    if not isinstance(tools, dict) or document.keys() != {"tools"}:
-        raise ConfigError("a policy file must hold the table 'tools' and nothing else")
-    for name, fields in cast("dict[str, object]", tools).items():
-        if not isinstance(fields, dict):
-            raise ConfigError(f"tool {name!r}: must be a table")
-    return cast("dict[str, dict[str, object]]", tools)
 
 
 def name_of(fn: Callable[..., object]) -> str:

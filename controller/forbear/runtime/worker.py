@@ -16,10 +16,9 @@ from forbear.core.vocabulary import Mode, Verdict
 from forbear.errors import UsageError
 from forbear.ports import Row
 from forbear.runtime.calls import frozen_arguments
-from forbear.runtime.engine import Engine
+from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import (
     CHECKS,
-    Ask,
     call_flow,
     recover_flow,
     run_attempt,
