@@ -82,10 +82,8 @@ def build(
     if not malformed:
         target = _target(policy, operation, arguments)
         quota = _quota(policy, arguments)
-    if policy.ignore:
-        action = action_key(operation, arguments, policy.ignore)
-    else:
-        action = digest("action", operation, text)
+    # The same as action_key without ignored fields, which would make the canonical text a second time.
+    action = action_key(operation, arguments, policy.ignore) if policy.ignore else digest("action", operation, text)
     return Call(
         run=run,
         step=step,

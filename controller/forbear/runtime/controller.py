@@ -6,8 +6,8 @@ Façade only: flows are in `flows.py`, decisions in the core. Nothing here looks
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-import sys
 import warnings
 from asyncio.events import _get_running_loop as get_running_loop_or_none
 from collections.abc import Callable, Iterator, Mapping
@@ -514,13 +514,15 @@ def _answered(raw: Raw) -> Ended:
 
 def _caller() -> tuple[int, str]:
     """Return the stack level and the line of the nearest code outside this package."""
-    package = os.path.dirname(os.path.dirname(__file__))
+    package = str(Path(__file__).parent.parent)
     level = 2
-    frame = sys._getframe(2)
+    frame = inspect.currentframe()
+    assert frame is not None
+    frame = frame.f_back or frame
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame = frame.f_back
         level += 1
-    return level, f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return level, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _threads_for(store: Store) -> ThreadPoolExecutor | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
+from asyncio.events import _get_running_loop as get_running_loop_or_none
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -52,7 +54,7 @@ class EmbeddedWorker:
         if self._stopped:
             return
         with self._lock:
-            loop = asyncio.events._get_running_loop()
+            loop = get_running_loop_or_none()
             if loop is not None and self._is_idle():
                 self._start_task(loop)
             elif self._thread is None and (self._loop is None or self._loop.is_closed()):
@@ -120,10 +122,8 @@ class EmbeddedWorker:
     async def _arun(self, awake: asyncio.Event) -> None:
         pause: float | None = self._pause(first=True)
         while not self._stopped:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(awake.wait(), pause)
-            except TimeoutError:
-                pass
             awake.clear()
             try:
                 await self._works.awork()

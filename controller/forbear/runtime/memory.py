@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 from forbear.core.decision import Decision, PutKnown
@@ -143,7 +142,8 @@ class WorkingSet:
             case Save():
                 return self._save(effect)
             case Belong():
-                return self._belong(effect.live, effect.principal)
+                self._belong(effect.live, effect.principal)
+                return None
             case PutFirst():
                 return self._put_first(effect.row)
 

@@ -16,7 +16,7 @@ from concurrent.futures import TimeoutError as WaitTimeout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
 from forbear.core.values import RuleVerdict
@@ -35,14 +35,23 @@ class Surroundings(Protocol):
     """What the drivers need of the controller."""
 
     @property
-    def world(self) -> World: ...
+    def world(self) -> World:
+        """What performs the effects of programs."""
+        ...
+
     @property
-    def clock(self) -> Clock: ...
-    # Threads for store calls that may block an event loop; None = they may not.
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
     @property
-    def threads(self) -> ThreadPoolExecutor | None: ...
-    # Called with what a tool answered after its timeout was over.
-    def late(self, attempt: Attempt, ended: Ended) -> None: ...
+    def threads(self) -> ThreadPoolExecutor | None:
+        """Threads for store calls that may block an event loop; None = they may not."""
+        ...
+
+    def late(self, attempt: Attempt, ended: Ended) -> None:
+        """Feed what a tool answered after its timeout was over."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +262,7 @@ async def _aperform(step: Perform, here: Surroundings) -> Ended:
         return _raised(step, error)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(cast("object", value)))
+    return Ended(how=How.ANSWERED, raw=raw_of(value))
 
 
 __all__ = ["INSIDE", "Executor", "Inside", "Surroundings", "arun_flow", "ended_by", "raw_of", "run_flow"]

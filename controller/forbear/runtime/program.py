@@ -24,8 +24,8 @@ from forbear.ports import Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_first, read_clock, save
 from forbear.runtime.live import LiveTree
 from forbear.runtime.rows import (
+    KEYS_SCOPE,
     MAX_TURNS,
-    SECRET_SCOPE,
     Ready,
     completions_of,
     completions_row,
@@ -234,7 +234,6 @@ def _is_volatile(live: LiveTree, call: Call, decision: Decision) -> bool:
 
 def propose(asked: Asked, *, ticket: str, reproposes: bool) -> Program[Decided]:
     """Decide about a proposed call."""
-
     call = asked.call
 
     def event(_live: LiveTree, _now: datetime) -> Event:
@@ -407,9 +406,9 @@ def own(root: str, principal: str) -> Program[bool]:
 
 def keep_secret(new: bytes) -> Program[bytes]:
     """Return the store's key of idempotency keys; `new` becomes it where there is none."""
-    row = yield from fetch(SECRET_SCOPE, "secret", "idempotency")
+    row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
     if row is None and not (yield from put_first(secret_row(new))):
-        row = yield from fetch(SECRET_SCOPE, "secret", "idempotency")
+        row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
     return new if row is None else row.body
 
 

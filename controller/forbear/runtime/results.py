@@ -32,7 +32,8 @@ def digest_of(value: object) -> str:
     Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one.
     """
     try:
-        raw = marshal.dumps(value, _PLAIN_MARSHAL)
+        # What marshal cannot take it refuses by itself.
+        raw = marshal.dumps(value, _PLAIN_MARSHAL)  # type: ignore[arg-type]
     except (ValueError, RecursionError):
         return ""
     return blake2b(raw, digest_size=16).hexdigest() if len(raw) <= MAX_COMPARED else ""

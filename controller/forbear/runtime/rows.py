@@ -41,7 +41,7 @@ T = TypeVar("T")
 SHARED: Final = frozenset({Scope.QUOTA, Scope.PRINCIPAL})
 # A recorded result is kept up to this size (design section 7).
 MAX_RESULT_BYTES: Final = 64 * 1024
-SECRET_SCOPE: Final = "secret"
+KEYS_SCOPE: Final = "keys"
 # So many turn ids of the root run are remembered; an older id that comes again is not a new turn.
 MAX_TURNS: Final = 32
 
@@ -169,6 +169,7 @@ def known_id(key: str) -> str:
 
 def change_rows(root: str, principal: str, decision: Decision) -> tuple[list[Row], list[tuple[str, str, str]]]:
     """Return what a decision stores and what it drops; a later change of one entity replaces an earlier one."""
+    row: Row
     puts: dict[tuple[str, str, str], Row] = {}
     drops: dict[tuple[str, str, str], None] = {}
     for change in decision.changes:
@@ -224,7 +225,7 @@ def _json(row: Row) -> object:
 
 def secret_row(secret: bytes) -> Row:
     """Return the row of the key of idempotency keys."""
-    return Row(scope=SECRET_SCOPE, kind="secret", key="idempotency", body=secret, live=False)
+    return Row(scope=KEYS_SCOPE, kind="secret", key="idempotency", body=secret, live=False)
 
 
 def completions_row(root: str, action: str, count: int) -> Row:
@@ -341,8 +342,10 @@ def line(
 ) -> JournalLine:
     """Return one decision as it is kept. Never arguments, never results, never text of others."""
     told = decision.told
-    kept: dict[str, object] = {"event": event, "before": phases[0], "after": phases[1]}
-    for name, value in (
+    facts: tuple[tuple[str, object], ...] = (
+        ("event", event),
+        ("before", phases[0]),
+        ("after", phases[1]),
         ("attempt", attempt),
         ("answer", decision.answer),
         ("would", decision.would),
@@ -357,9 +360,8 @@ def line(
         ("step", call.step if call is not None else ""),
         ("call_id", call.call_id if call is not None else ""),
         ("fingerprint", call.fingerprint if call is not None else ""),
-    ):
-        if value:
-            kept[name] = value
+    )
+    kept = {name: value for name, value in facts if value}
     return JournalLine(
         at_us=to_us(at),
         scope=tree_scope(root),

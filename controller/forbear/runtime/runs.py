@@ -65,7 +65,7 @@ class RunHandle:
         if not isinstance(phase, (Running, Waiting, Parked, AwaitingApproval, Approved)):
             return False
         if call is None:
-            return self.root == self.id or action.call.run == self.id
+            return self.id in {self.root, action.call.run}
         tickets = {getattr(phase, "ticket", "")}
         if isinstance(phase, Approved):
             tickets = {phase.grant.ticket}

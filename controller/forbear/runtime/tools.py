@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -50,12 +51,15 @@ class Toolbox:
         self._note_checks()
         return policy
 
-    def adopt(self, policy: ToolPolicy) -> None:
-        """Declare one tool by a policy that was built already."""
+    def adopt(self, policy: ToolPolicy) -> ToolPolicy:
+        """Declare one tool by a policy that was built already; it inherits the controller's limits if it has none."""
+        if policy.limits == Limits():
+            policy = replace(policy, limits=self._limits)
         if self._mode is Mode.OBSERVE:
             policy = replace(policy, mode=Mode.OBSERVE)
         self._tools[policy.name] = Tool(policy=policy)
         self._note_checks()
+        return policy
 
     def _note_checks(self) -> None:
         self.checks = frozenset(
@@ -118,10 +122,9 @@ class Toolbox:
             return policy.input_fields
         executor = self._executors.get(name)
         if executor is not None:
-            try:
-                found = inspect.signature(executor).parameters.values()
-            except (TypeError, ValueError):
-                found = ()
+            found: list[inspect.Parameter] = []
+            with suppress(TypeError, ValueError):
+                found = list(inspect.signature(executor).parameters.values())
             kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
             names = tuple(parameter.name for parameter in found if parameter.kind in kinds)
             if names:
