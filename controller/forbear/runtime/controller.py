@@ -515,7 +515,7 @@ def _answered(raw: Raw) -> Ended:
 def _caller() -> tuple[int, str]:
     """Return the stack level and the line of the nearest code outside this package."""
     package = str(Path(__file__).parent.parent)
-    level = 2
+    level = 1
     frame = inspect.currentframe()
     assert frame is not None
     frame = frame.f_back or frame

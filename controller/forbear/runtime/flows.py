@@ -75,7 +75,7 @@ def place_flow(engine: Engine, run: str, parent: str | None, principal: str | No
         if len(engine.roots) >= MAX_ROOTS:
             engine.roots.clear()
         engine.roots[run] = root
-    elif parent is not None and parent != run and engine.roots.get(parent, root) != root:
+    elif parent is not None and (parent == run or (yield from place_flow(engine, parent, None, None)) != root):
         raise UsageError(f"run {run!r}: belongs to the tree of {root!r}, its parent must be one of that tree")
     if principal is not None and root == run and not (yield from transact(own(root, principal), root)):
         raise UsageError(f"run {run!r}: draws from another principal already")

@@ -16,6 +16,7 @@ from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Announce, Decision, Deliver, Execute, Join, PutKnown, Snapshot
 from forbear.core.events import Edited, Event, Proposed, Returned, TreeEvent
 from forbear.core.policy import ToolPolicy
+from forbear.core.rules import Rule
 from forbear.core.states import Action, Completed, Fresh, Run, Running, Tree, Unknown, known_key
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Effect, Mode
@@ -259,8 +260,9 @@ def settle(
         return judged[0]
 
     def extra(live: LiveTree, decision: Decision, now: datetime) -> tuple[Row, ...]:
-        # Whoever waits for this attempt gets its answer from here, once.
-        rows = _announced(asked.root, live, decision, now, skip=asked.call.action)
+        # Whoever waits for this attempt gets its answer from here; after the call was told "unknown", nobody waits.
+        told_here = announce or decision.rule is not Rule.RETURNED_LATE
+        rows = _announced(asked.root, live, decision, now, skip=asked.call.action if told_here else "")
         if result is not None and judged[0].kept and _completes(decision, asked.call.action, attempt):
             rows = (*rows, result_row(asked.root, asked.call.action, attempt, result))
         if announce and decision.answer in _FINAL and decision.told is not None:
