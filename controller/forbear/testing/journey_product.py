@@ -13,7 +13,10 @@ from forbear.core.states import Action, AwaitingApproval, Hold
 from forbear.core.vocabulary import Scope
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
-from forbear.runtime.operator import Operator
+try:
+    from forbear.runtime.operator import Operator
+except ImportError:
+    Operator = None
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.store.codec import decode, from_us
@@ -56,7 +59,7 @@ class Product:
             worker=False,
         )
         controller.declare(declarations(self._story, verdict=self._verdict, quota=self._quota))
-        self._operator = Operator(controller)
+        self._operator = Operator(controller) if Operator else None
         return controller
 
     def close(self) -> None:
@@ -175,7 +178,7 @@ class Product:
 
     def texts(self) -> list[str]:
         """Return what approvers see now."""
-        return [str(prompt) for prompt in self._operator.pending()]
+        return [str(prompt) for prompt in self._operator.pending()] if self._operator else []
 
     # ---- looking into the store ---------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ def secrets_of(result: Result) -> set[str]:
         texts.append(str(body.get("message", "")))
     if result.type == "mcp" and body.get("isError"):
         texts.extend(_texts(body.get("content")))
-    if result.type == "http":
+    if result.type == "http" and cast("int", body["status"]) >= 400:
         texts.extend(_texts(cast("Json", body.get("body_fields") or {}).get("errors")))
     return {word for text in texts for word in text.split() if len(word) >= 6 and not _TELLING.isdisjoint(word)}
 

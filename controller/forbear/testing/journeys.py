@@ -115,7 +115,7 @@ class _Story:
                 except _Broken as error:
                     found.append(self._unmet("the event can happen", str(error)))
                     return found
-                seen = [*seen, *self._inbox()]
+                seen = _resolving(seen, self._inbox())
                 found.extend(self._compare(tuple(seen), max(drift, self._drift(at))))
             found.extend(self._promises())
         finally:
@@ -193,7 +193,7 @@ class _Story:
                 self._quotas[key] = event.quota_scope
         return [self._propose(event)]
 
-    def _propose(self, call: Call) -> Seen:
+    def _propose(self, call: Call, *, again: bool = False) -> Seen:
         siblings = 1
         if call.batch is not None:
             siblings = sum(1 for other in self.calls.values() if other.batch == call.batch)
@@ -203,7 +203,7 @@ class _Story:
             forced=call.tool == self.story.forced,
             reproposes=self._is_reproposed(call.id),
         )
-        return self._answered(call.id, reply)
+        return self._answered(call.id, reply, again=again)
 
     def _is_reproposed(self, call: str) -> bool:
         """Say whether the framework proposes an approved call again: a resume follows the yes before any result."""
@@ -217,8 +217,8 @@ class _Story:
                 return True
         return False
 
-    def _answered(self, call: str, reply: Reply) -> Seen:
-        """Register an answer to a proposal."""
+    def _answered(self, call: str, reply: Reply, *, again: bool) -> Seen:
+        """Register an answer to a proposal; one that was proposed before is told the same again."""
         if reply.attempt is not None:
             return self._started(call, reply, by="model")
         seen = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
@@ -234,7 +234,8 @@ class _Story:
         if "deliver_completed" in seen.decisions:
             seen = replace(seen, source=self._source(reply))
             self._check_value(reply, seen.source)
-        self._count_final(seen)
+        if not again:
+            self._count_final(seen)
         return seen
 
     def _ticketed(self, seen: Seen) -> Seen:
@@ -303,7 +304,7 @@ class _Story:
         seen = replace(seen, source=event.call, late=event.late or was_unknown, args=args)
         if seen.decisions & {"wait_until", "needs_approval"}:
             seen = self._ticketed(seen)
-        elif not attempt.by_controller and not was_unknown:
+        elif not (attempt.by_controller or event.late or was_unknown):
             self._count_final(seen)
         others = [self._shared(reply, call, event.call) for call in self.sharers.pop((attempt.action, attempt.number), [])]
         return [replace(seen, finals=self.finals.get(event.call, 0)), *others]
@@ -423,7 +424,7 @@ class _Story:
                 self.product.crash()
                 return self._due(own="")
             case "run_restarted":
-                self.product.restart_run(event.session or event.agent)
+                self.product.restart_run(event.session, event.agent)
                 return self._again(event) if event.replayed is not None or event.call is not None else []
             case "reconnected":
                 self.product.reconnected()
@@ -488,8 +489,8 @@ class _Story:
             if event.replayed.get("approval") is not None and named in self.tickets:
                 self.product.approve(self.tickets[named], actor="replay")
         if named is not None:
-            return [self._propose(self._known(named))]
-        return [self._propose(call) for call in self._step_to_rerun(event)]
+            return [self._propose(self._known(named), again=True)]
+        return [self._propose(call, again=True) for call in self._step_to_rerun(event)]
 
     def _step_to_rerun(self, event: Control) -> list[Call]:
         """Return the calls of the step that runs again, where the story does not list them one by one afterwards."""
@@ -531,6 +532,15 @@ class _Story:
         if found is None:
             raise _Broken(f"no call {name!r}")
         return found
+
+
+def _resolving(own: list[Seen], others: list[Seen]) -> list[Seen]:
+    """Return all that was seen; an event that ends an unknown outcome says so itself."""
+    ended = next((one for one in others if one.resolves), None)
+    if ended is None:
+        return [*own, *others]
+    mine = [replace(one, resolves=ended.resolves, resolved_as=ended.resolved_as) if not one.resolves else one for one in own]
+    return [*mine, *others]
 
 
 class _Broken(Exception):
