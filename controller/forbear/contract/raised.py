@@ -43,7 +43,7 @@ def _called(holder: object, name: str) -> object:
     """Return what a foreign object's method without arguments returns, or None."""
     method = _attribute(holder, name)
     try:
-        return cast("object", method()) if callable(method) else None
+        return method() if callable(method) else None
     except Exception:  # noqa: BLE001  # a foreign method may raise anything
         return None
 
