@@ -1,0 +1,433 @@
+"""Read and write the contract's wire forms: the nested and the flat dialect and RFC 9457 problem details.
+
+Reading checks form only. Whether a field may be believed or shown is decided in `admit.py`; both have one allowlist.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from forbear.contract.catalogue import builtin_catalogue, instant_text, is_code
+from forbear.contract.findings import CODES, found
+from forbear.contract.time import iso_instant
+from forbear.contract.words import executed_of, outcome_of, recovery_of
+from forbear.core.identity import canonical
+from forbear.core.values import Envelope, InvalidField, Precondition
+from forbear.core.vocabulary import COMPLETED, Executed, Outcome, Recovery
+from forbear.errors import ContractError, UsageError
+
+MAX_NAMES: Final = 16
+_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,80}", re.ASCII)
+_RULE: Final = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
+_URN: Final = "urn:forbear:problem:"
+
+_ALIASES: Final = {"retry_at": "reset_at", "field_errors": "invalid_fields", "message": "safe_message",
+                   "action": "recovery"}  # fmt: skip
+ERROR_FIELDS: Final = frozenset(
+    "code constraint recovery limit remaining reset_at retry_after_seconds invalid_fields precondition "
+    "alternative_tools required_permission approval_url http_status operation safe_message "
+    "effects_before_failure".split()
+)
+_TOP: Final = frozenset("ok outcome executed data error meta request_id".split())
+_FLAT: Final = frozenset("ok outcome executed data meta request_id retryable".split())
+_PROBLEM: Final = frozenset("type title status detail instance ok outcome executed request_id retryable".split())
+_FLAT_WORDS: Final = {
+    Recovery.RETRY_AFTER: "retry_after_delay",
+    Recovery.DO_NOT_RETRY: "stop_and_report",
+}
+_STATUS: Final = {
+    Recovery.DO_NOT_RETRY: 403,
+    Recovery.RETRY_AFTER: 429,
+    Recovery.REPAIR_INPUT: 422,
+    Recovery.REQUEST_APPROVAL: 403,
+    Recovery.INSPECT_OUTCOME: 500,
+    Recovery.USE_ALTERNATIVE: 409,
+}
+
+
+class _Wrong(Exception):
+    """A field's value has the wrong type; carries the rule."""
+
+
+def _number(value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _Wrong("must be a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Wrong("must be finite")
+    if abs(value) > 10**15:
+        raise _Wrong("must be at most 10^15")
+    return value
+
+
+def _whole(value: object) -> int:
+    number = _number(value)
+    if number < 0:
+        raise _Wrong("must not be negative")
+    return math.ceil(number)
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str) or not value or len(value) > 512:
+        raise _Wrong("must be a string of 1 to 512 characters")
+    return value
+
+
+def _code(value: object) -> str:
+    if isinstance(value, str) and is_code(value.upper()):
+        return value.upper()
+    raise _Wrong("must be UPPER_SNAKE with at most 63 characters")
+
+
+def _recovery(value: object) -> Recovery:
+    recovery = recovery_of(value)
+    if recovery is None:
+        raise _Wrong("must be one of the six classes")
+    return recovery
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise _Wrong("must be a list of strings")
+    return tuple(_string(one) for one in cast("list[object]", value)[:MAX_NAMES])
+
+
+def _fields(value: object) -> tuple[InvalidField, ...]:
+    """Read names, {name, rule} objects, or a mapping of name to rule word; anything else in a rule is no rule word."""
+    entries: list[tuple[object, object]] = []
+    if isinstance(value, Mapping):
+        entries = list(cast("Mapping[object, object]", value).items())
+    elif isinstance(value, (list, tuple)):
+        for one in cast("list[object]", value)[:MAX_NAMES]:
+            if isinstance(one, Mapping):
+                members = cast("Mapping[str, object]", one)
+                name = next((members[key] for key in ("name", "field", "pointer") if key in members), None)
+                entries.append((name, next((members[key] for key in ("rule", "code") if key in members), "invalid")))
+            else:
+                entries.append((one, "invalid"))
+    else:
+        raise _Wrong("must be a list or an object")
+    read: list[InvalidField] = []
+    for name, rule in entries[:MAX_NAMES]:
+        word = rule if isinstance(rule, str) and _RULE.fullmatch(rule) else "invalid"
+        read.append(InvalidField(name=_string(name), rule=word))
+    return tuple(read)
+
+
+def _precondition(value: object) -> Precondition:
+    if not isinstance(value, Mapping):
+        raise _Wrong("must be an object")
+    members = cast("Mapping[str, object]", value)
+    arguments = members.get("args", members.get("arguments", {}))
+    if not isinstance(arguments, Mapping):
+        raise _Wrong("must hold 'args', an object")
+    try:
+        text = canonical(cast("Mapping[str, object]", arguments))
+    except UsageError as error:
+        raise _Wrong("must hold 'args' in JSON") from error
+    if len(text) > 4096:
+        raise _Wrong("must be at most 4096 characters")
+    return Precondition(tool=_string(members.get("tool")), arguments=text)
+
+
+def _instant(value: object) -> object:
+    instant = iso_instant(value) if isinstance(value, str) else None
+    if instant is None:
+        raise _Wrong("must be an RFC 3339 time with a zone")
+    return instant
+
+
+def _status(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 100 <= value <= 599:
+        raise _Wrong("must be a status of 100 to 599")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _Wrong("must be true or false")
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[object], object]]] = {
+    "code": _code,
+    "constraint": _string,
+    "recovery": _recovery,
+    "limit": _number,
+    "remaining": _number,
+    "reset_at": _instant,
+    "retry_after_seconds": _whole,
+    "invalid_fields": _fields,
+    "precondition": _precondition,
+    "alternative_tools": _names,
+    "required_permission": _string,
+    "approval_url": _string,
+    "http_status": _status,
+    "operation": _string,
+    "safe_message": _string,
+    "effects_before_failure": _flag,
+}
+# A wrong value here would make the meaning another one, so it is never merely dropped.
+_ESSENTIAL: Final = frozenset({"code", "recovery", "effects_before_failure"})
+
+
+def is_contract(value: object) -> bool:
+    """Tell whether a value claims to be in the contract's form (nested or flat)."""
+    if not isinstance(value, Mapping):
+        return False
+    members = cast("Mapping[str, object]", value)
+    ok = members.get("ok")
+    error = members.get("error")
+    if isinstance(ok, bool):
+        if "outcome" in members and outcome_of(members["outcome"]) is not None:
+            return True
+        if ok:
+            return False
+        return isinstance(error, Mapping) and "code" in error or isinstance(members.get("code"), str)
+    flat = "recovery" in members or "action" in members
+    if flat and isinstance(members.get("code"), str):
+        return recovery_of(members.get("recovery", members.get("action"))) is not None
+    return False
+
+
+def read_counted(value: object, *, strict: bool = False) -> tuple[Envelope, int]:
+    """Return an envelope in any dialect, and how many fields were dropped.
+
+    Args:
+        value: A parsed JSON object.
+        strict: Reject unknown fields and wrong types instead of dropping them.
+
+    Raises:
+        ContractError: it is not in the contract's form; the message names the field and the rule, never a value.
+    """
+    if not isinstance(value, Mapping):
+        raise ContractError("an envelope must be an object")
+    members = cast("Mapping[str, object]", value)
+    if any(not isinstance(name, str) for name in members):
+        raise ContractError("an envelope's names must be strings")
+    error = members.get("error")
+    if isinstance(error, Mapping) or "outcome" in members and "code" not in members:
+        return _read(members, cast("Mapping[str, object]", error or {}), _TOP, strict=strict)
+    if "type" in members or "title" in members:
+        return _read_problem(members, strict=strict)
+    if "code" in members or "action" in members or "recovery" in members:
+        flat = {name: held for name, held in members.items() if name not in _FLAT}
+        return _read(members, flat, frozenset(members), strict=strict)
+    if members.get("ok") is True:
+        return _read(members, {}, _TOP, strict=strict)
+    raise ContractError("an envelope must have 'ok' with 'outcome' or 'error', or 'code' with 'action'")
+
+
+def read_envelope(value: object, *, strict: bool = False) -> Envelope:
+    """Return an envelope in any dialect; see `read_counted`.
+
+    Raises:
+        ContractError: it is not in the contract's form.
+    """
+    return read_counted(value, strict=strict)[0]
+
+
+def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str, object], int]:
+    read: dict[str, object] = {}
+    dropped = 0
+    for given, value in error.items():
+        name = _ALIASES.get(given, given)
+        reader = _READERS.get(name)
+        if reader is None:
+            if strict:
+                raise ContractError(f"field {given[:64]!r} is not a field of the contract")
+            dropped += 1
+            continue
+        if value is None:
+            continue
+        try:
+            read[name] = reader(value)
+        except _Wrong as wrong:
+            if strict or name in _ESSENTIAL:
+                raise ContractError(f"field {given!r} {wrong}") from None
+            dropped += 1
+    return read, dropped
+
+
+def _read(
+    top: Mapping[str, object], error: Mapping[str, object], allowed: frozenset[str], *, strict: bool
+) -> tuple[Envelope, int]:
+    dropped = 0
+    for name in top:
+        if name not in allowed:
+            if strict:
+                raise ContractError(f"field {name[:64]!r} is not a field of the contract")
+            dropped += 1
+    fields, more = _read_fields(error, strict=strict)
+    ok = top.get("ok")
+    if ok is not None and not isinstance(ok, bool):
+        raise ContractError("field 'ok' must be true or false")
+    outcome = outcome_of(top.get("outcome"))
+    if outcome is None and top.get("outcome") is not None:
+        raise ContractError("field 'outcome' must be one of the outcomes")
+    executed = executed_of(top.get("executed"))
+    if executed is None and top.get("executed") is not None:
+        raise ContractError("field 'executed' must be no, yes or unknown")
+    envelope = _assemble(ok, outcome, executed, fields)
+    request_id = top.get("request_id")
+    if isinstance(request_id, str) and _ID.fullmatch(request_id):
+        envelope = replace(envelope, request_id=request_id)
+    reason = cast("Mapping[str, object]", top["meta"]).get("reason") if isinstance(top.get("meta"), Mapping) else None
+    if is_code(reason):
+        envelope = replace(envelope, reason=cast("str", reason))
+    return envelope, dropped + more
+
+
+def _assemble(
+    ok: bool | None, outcome: Outcome | None, executed: Executed | None, fields: dict[str, object]
+) -> Envelope:
+    """Fill what is absent: never in the more permissive way."""
+    code = cast("str", fields.pop("code", ""))
+    recovery = cast("Recovery | None", fields.pop("recovery", None))
+    if ok is None:
+        ok = outcome in COMPLETED if outcome is not None else False
+    if ok and (recovery is not None or code or outcome not in {None, *COMPLETED, Outcome.PENDING}):
+        raise ContractError("field 'ok' is true although the result is a refusal")
+    if not ok and outcome in COMPLETED and outcome is not Outcome.PARTIAL:
+        raise ContractError("field 'ok' is false although the outcome is a completed one")
+    if ok:
+        # A pending result that names no class is not finished.
+        done = Envelope(outcome=outcome or Outcome.SUCCESS, executed=executed or Executed.YES)
+        return replace(done, executed=executed or Executed.UNKNOWN) if outcome is Outcome.PENDING else done
+    if recovery is None:
+        recovery = builtin_catalogue().recovery(code) if code else None
+    if recovery is None:
+        uncertain = outcome in (Outcome.UNKNOWN, Outcome.TIMEOUT, Outcome.PARTIAL, Outcome.PENDING)
+        recovery = Recovery.INSPECT_OUTCOME if uncertain else Recovery.DO_NOT_RETRY
+    base = found(recovery, code or CODES[recovery], outcome=outcome)
+    if executed is None:
+        executed = _derived(base, effects=fields.get("effects_before_failure") is True)
+    return replace(base, executed=executed, **fields)  # type: ignore[arg-type]  # readers return the fields' types
+
+
+def _derived(envelope: Envelope, *, effects: bool) -> Executed:
+    uncertain = (Outcome.UNKNOWN, Outcome.TIMEOUT, Outcome.PARTIAL, Outcome.PENDING, Outcome.CANCELLED, Outcome.FAILED)
+    if effects or envelope.recovery is Recovery.INSPECT_OUTCOME or envelope.outcome in uncertain:
+        return Executed.UNKNOWN
+    return Executed.NO
+
+
+def _read_problem(members: Mapping[str, object], *, strict: bool) -> tuple[Envelope, int]:
+    """Read RFC 9457 problem details; `title` and `detail` are for people and are not read."""
+    extensions = {name: value for name, value in members.items() if name not in _PROBLEM}
+    kind = members.get("type")
+    if "code" not in extensions and isinstance(kind, str) and kind.startswith(_URN):
+        extensions["code"] = kind.removeprefix(_URN)
+    status = members.get("status")
+    if "http_status" not in extensions and isinstance(status, int):
+        extensions["http_status"] = status
+    if "recovery" not in extensions and "action" not in extensions and "code" not in extensions:
+        extensions["recovery"] = _by_status(status)
+    top = {name: members[name] for name in ("ok", "outcome", "executed", "request_id") if name in members}
+    instance = members.get("instance")
+    if "request_id" not in top and isinstance(instance, str):
+        top["request_id"] = instance
+    return _read({"ok": False, **top}, extensions, frozenset({*top, "ok"}), strict=strict)
+
+
+def _by_status(status: object) -> str:
+    """Return the class of a problem whose type is not known: as a write would have to take it."""
+    from forbear.contract.http import class_of_status
+
+    number = status if isinstance(status, int) and not isinstance(status, bool) else 500
+    return class_of_status(number).value
+
+
+def error_members(envelope: Envelope) -> dict[str, object]:
+    """Return the contract's `error` object of an envelope: only fields that hold something."""
+    members: dict[str, object] = {"code": envelope.code}
+    for name in ("constraint", "limit", "remaining", "retry_after_seconds", "required_permission", "approval_url",
+                 "http_status", "operation", "safe_message"):  # fmt: skip
+        value = getattr(envelope, name)
+        if value is not None:
+            members[name] = value
+    if envelope.recovery is not None:
+        members["recovery"] = envelope.recovery.value
+    if envelope.reset_at is not None:
+        members["reset_at"] = instant_text(envelope.reset_at)
+    if envelope.invalid_fields:
+        members["invalid_fields"] = [{"name": one.name, "rule": one.rule} for one in envelope.invalid_fields]
+    if envelope.precondition is not None:
+        import json
+
+        members["precondition"] = {
+            "tool": envelope.precondition.tool,
+            "args": json.loads(envelope.precondition.arguments),
+        }
+    if envelope.alternative_tools:
+        members["alternative_tools"] = list(envelope.alternative_tools)
+    if envelope.effects_before_failure:
+        members["effects_before_failure"] = True
+    return members
+
+
+def write_envelope(envelope: Envelope, data: object = None, dialect: str = "nested") -> dict[str, object]:
+    """Return an envelope in one of the dialects.
+
+    Args:
+        envelope: What to write.
+        data: The tool's own value, for a completed result.
+        dialect: "nested", "flat" or "problem" (RFC 9457; refusals only).
+
+    Raises:
+        UsageError: the dialect is unknown, or has no form for this envelope.
+    """
+    ok = envelope.recovery is None and envelope.outcome in {*COMPLETED, Outcome.PENDING}
+    head: dict[str, object] = {
+        "ok": ok,
+        "outcome": envelope.outcome.value,
+        "executed": envelope.executed.value,
+    }
+    if dialect == "nested":
+        head["data"] = data if ok else None
+        if not ok:
+            head["error"] = error_members(envelope)
+        if envelope.reason is not None:
+            head["meta"] = {"reason": envelope.reason}
+    elif dialect == "flat":
+        if ok:
+            head["data"] = data
+        else:
+            members = error_members(envelope)
+            members.pop("recovery", None)
+            head["message"] = members.pop("safe_message", "")
+            recovery = envelope.recovery or Recovery.DO_NOT_RETRY
+            head["action"] = _FLAT_WORDS.get(recovery, recovery.value)
+            head["retryable"] = recovery is Recovery.RETRY_AFTER
+            head.update(members)
+            if not head["message"]:
+                del head["message"]
+        if envelope.reason is not None:
+            head["meta"] = {"reason": envelope.reason}
+    elif dialect == "problem":
+        if ok:
+            raise UsageError("dialect 'problem' has no form for a completed result")
+        recovery = envelope.recovery or Recovery.DO_NOT_RETRY
+        members = error_members(envelope)
+        message = members.pop("safe_message", None)
+        status = members.pop("http_status", None)
+        head = {
+            "type": _URN + envelope.code,
+            "title": envelope.code.replace("_", " ").capitalize(),
+            "status": status if status is not None else _STATUS[recovery],
+            **({"detail": message, "safe_message": message} if message else {}),
+            **head,
+            **members,
+        }
+        if status is not None:
+            head["http_status"] = status
+    else:
+        raise UsageError(f"dialect {dialect!r} must be 'nested', 'flat' or 'problem'")
+    if envelope.request_id:
+        head["request_id"] = envelope.request_id
+        if dialect == "problem":
+            head["instance"] = envelope.request_id
+    return head
