@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, is_observed, start_anyway
+from forbear.core.admit import start_anyway
 from forbear.core.decision import Announce, Change, Command, Decision, Deliver, DropHold, Join, Snapshot
+from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
 from forbear.core.phases.approval import on_approved, on_awaiting_approval
@@ -21,6 +22,7 @@ from forbear.core.phases.stale import stale
 from forbear.core.phases.unknown import on_unknown
 from forbear.core.phases.waiting import on_parked, on_waiting
 from forbear.core.rules import Rule
+from forbear.core.start import By, Start, is_observed
 from forbear.core.states import (
     Action,
     Approved,
@@ -102,11 +104,8 @@ def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision 
             answer=Answer.DELIVERED,
             told=action.phase.told if action is not None and isinstance(action.phase, Completed) else None,
         )
-    if action is not None and isinstance(action.phase, Running):
-        if any(started.attempt == attempt for started in action.phase.open):
-            return Decision(
-                rule=Rule.KNOWN_JOINED, commands=(Join(action=key, attempt=attempt),), answer=Answer.DELIVERED
-            )
+    if action is not None and any(started.attempt == attempt for started in open_attempts(action)):
+        return Decision(rule=Rule.KNOWN_JOINED, commands=(Join(action=key, attempt=attempt),), answer=Answer.DELIVERED)
     return None
 
 
@@ -202,14 +201,13 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
 
 def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     """End what ends with a turn; open prompts are void, and their calls are told so."""
-    changes: list[Change] = []
     commands: list[Command] = []
-    for hold in s.holds.values():
-        if hold.end in (End.TURN, End.REPAIR) and _is_of_tree(hold.scope):
-            changes.append(DropHold(key=hold.key, scope=hold.scope))
-    for run in s.runs.values():
-        if run.halted is not None:
-            changes.append(replace(run, halted=None))
+    changes: list[Change] = [
+        DropHold(key=hold.key, scope=hold.scope)
+        for hold in s.holds.values()
+        if hold.end in (End.TURN, End.REPAIR) and _is_of_tree(hold.scope)
+    ]
+    changes.extend(replace(run, halted=None) for run in s.runs.values() if run.halted is not None)
     for action in s.actions.values():
         if isinstance(action.phase, AwaitingApproval):
             told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
@@ -248,9 +246,11 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
                 streaks=tuple(streak for streak in tree.streaks if streak.operation != hold.operation),
                 repairs=tuple(entry for entry in tree.repairs if entry[0] != hold.value),
             )
-    for run in s.runs.values():
-        if event.run is not None and run.id == event.run and run.halted is not None:
-            changes.append(replace(run, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0))
+    changes.extend(
+        replace(run, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0)
+        for run in s.runs.values()
+        if event.run is not None and run.id == event.run and run.halted is not None
+    )
     if not changes:
         return Decision(rule=Rule.LIFTED_NOTHING)
     if tree is not s.tree:

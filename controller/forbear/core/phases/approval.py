@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit
+from forbear.core.admit import admit
+from forbear.core.bar import leave_queues
 from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, DropHold, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -26,6 +27,7 @@ from forbear.core.holds import covering, matches, narrow, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
+from forbear.core.start import By, Start
 from forbear.core.states import (
     Action,
     Approved,
@@ -340,7 +342,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     edited = replace(other, call=event.call, phase=approved)
     return Decision(
         rule=Rule.EDITED,
-        changes=(stopped, hold, edited, tree),
+        changes=(stopped, hold, edited, tree, *leave_queues(s, other)),
         commands=wake,
         ticket=state.ticket,
     )
@@ -375,7 +377,12 @@ def _asks_other(
     asked = replace(s.action(event.call), call=event.call, phase=phase)
     return Decision(
         rule=Rule.EDITED_ASKS,
-        changes=(*changes, asked, replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket))),
+        changes=(
+            *changes,
+            asked,
+            *leave_queues(s, asked),
+            replace(tree, open_prompts=(*tree.open_prompts, event.new_ticket)),
+        ),
         commands=(
             AskHuman(action=event.call.action, ticket=event.new_ticket),
             WakeAt(action=event.call.action, at=expires_at),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import Start, admit, current_counters, is_declared_once, may_run_again, park
+from forbear.core.admit import admit
+from forbear.core.bar import park
 from forbear.core.decision import Decision, Deliver, Snapshot
 from forbear.core.events import (
     Cancelled,
@@ -25,6 +26,7 @@ from forbear.core.events import (
 from forbear.core.holds import place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
+from forbear.core.start import Start, current_counters, is_declared_once, may_run_again
 from forbear.core.states import Action, Completed, Stopped, step_key
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import Start, admit
+from forbear.core.admit import admit
 from forbear.core.decision import Decision, DropHold, Snapshot
 from forbear.core.events import (
     Cancelled,
@@ -23,6 +23,7 @@ from forbear.core.events import (
     Woke,
 )
 from forbear.core.phases.stale import stale
+from forbear.core.start import Start
 from forbear.core.states import Action, Fresh, NeedsRepair, Stopped
 from forbear.core.vocabulary import End
 

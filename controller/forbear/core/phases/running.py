@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import Start, admit, may_run_again
+from forbear.core.admit import admit
 from forbear.core.decision import Announce, Decision, Join, Snapshot
+from forbear.core.draft import draft_of, release
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -24,8 +25,10 @@ from forbear.core.events import (
 )
 from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
+from forbear.core.repair import unknown
 from forbear.core.rules import Rule
-from forbear.core.settle import draft_of, release, settle, unknown
+from forbear.core.settle import settle
+from forbear.core.start import Start, may_run_again
 from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
 from forbear.core.vocabulary import Answer, Effect, Executed, Outcome, Recovery
 

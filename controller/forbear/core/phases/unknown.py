@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit
+from forbear.core.admit import admit
 from forbear.core.decision import Announce, Change, Decision, DropHold, Inspect, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -26,6 +26,7 @@ from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
+from forbear.core.start import By, Start
 from forbear.core.states import Action, Completed, Fresh, Running, Started, Unknown, step_key
 from forbear.core.vocabulary import Answer, Executed, Outcome, Verdict
 

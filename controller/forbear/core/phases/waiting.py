@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from forbear.core.admit import By, Start, admit, leave_queues
+from forbear.core.admit import admit
+from forbear.core.bar import leave_queues
 from forbear.core.decision import Announce, Decision, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
@@ -25,6 +26,7 @@ from forbear.core.events import (
 from forbear.core.holds import covering, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
+from forbear.core.start import By, Start
 from forbear.core.states import Action, Fresh, Parked, Stopped, Waiting
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Executed, Outcome, Scope
 
@@ -83,7 +85,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
-    passes = frozenset() if state.hold is None else frozenset({state.hold})
+    passes = frozenset[str]() if state.hold is None else frozenset({state.hold})
     return replace(start, by=By.RETRY, grant=state.grant, passes=passes)
 
 
