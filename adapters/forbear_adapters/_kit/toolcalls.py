@@ -65,6 +65,8 @@ class Place:
     step: Step
     # "any", a tool's name, or None: what the model was made to call.
     forced: str | None = None
+    # A pause can be resumed, and then the graph proposes its calls again; otherwise the controller starts them itself.
+    reproposes: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +95,7 @@ class Gate:
         calls: Sequence[ToolCall],
         *,
         forced: str | None = None,
+        reproposes: bool = False,
     ) -> Place:
         """Return where the calls of one message belong; a config without a thread id is warned about once."""
         step = step_of(messages, calls)
@@ -103,7 +106,7 @@ class Gate:
                 'no thread id: what was refused is forgotten after this invocation; pass {"configurable": '
                 '{"thread_id": ...}}',
             )
-        return Place(run=run, thread=thread_of(config), step=step, forced=forced)
+        return Place(run=run, thread=thread_of(config), step=step, forced=forced, reproposes=reproposes)
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
@@ -167,6 +170,14 @@ class Gate:
             raise passed.error from None
         return self.told(reply, request.tool_call, place, shot=shots[-1] if shots else None, tool=request.tool)
 
+    def propose_unparsed(self, call: ToolCall, place: Place) -> Reply:
+        """Have a call decided about whose arguments did not parse; its text is what it proposes."""
+        return self.controller.propose(call["name"], call["args"][""], **_where(call, place), on_broken="block")
+
+    async def apropose_unparsed(self, call: ToolCall, place: Place) -> Reply:
+        """Do what `propose_unparsed` does, in a task."""
+        return await self.controller.apropose(call["name"], call["args"][""], **_where(call, place), on_broken="block")
+
     def told(
         self, reply: Reply, call: ToolCall, place: Place, *, shot: Shot | None = None, tool: BaseTool | None = None
     ) -> Answered:
@@ -205,6 +216,10 @@ class Gate:
 
 
 def _placed(call: ToolCall, place: Place) -> dict[str, Any]:
+    return {**_where(call, place), "signals": (GraphBubbleUp,), "on_broken": "block"}
+
+
+def _where(call: ToolCall, place: Place) -> dict[str, Any]:
     call_id, step = call["id"] or "", place.step
     return {
         "run": place.run,
@@ -214,9 +229,7 @@ def _placed(call: ToolCall, place: Place) -> dict[str, Any]:
         "truncated": call_id in step.truncated,
         "forced": place.forced is not None and place.forced in (*_FORCES_ANY, call["name"]),
         "turn": step.turn,
-        "reproposes": True,
-        "signals": (GraphBubbleUp,),
-        "on_broken": "block",
+        "reproposes": place.reproposes,
     }
 
 

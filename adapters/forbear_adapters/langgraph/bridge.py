@@ -24,7 +24,7 @@ from langgraph.types import interrupt
 
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
-from forbear_adapters._kit.pause import payload
+from forbear_adapters._kit.pause import Decision, Prompt, payload
 from forbear_adapters._kit.people import ask_about, decide, may_pause
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, answer_message, unretried
 from forbear_adapters.langgraph.ready import replacements
@@ -47,6 +47,8 @@ class Batch:
         self.answered: list[tuple[ToolCall, Answered]] = []
         self.signals: list[tuple[ToolCall, GraphBubbleUp]] = []
         self.errors: list[Exception] = []
+        # What a person wrote in the place of a call, by the call's id.
+        self.edits: list[Decision] = []
 
     @property
     def asked(self) -> list[tuple[ToolCall, Answered]]:
@@ -117,7 +119,7 @@ class RecoveryToolNode(ToolNode):
         self._gate: Final = Gate(controller, built_at=user_line())
         for tool in built:
             self._gate.bind(tool)
-        self._operator: Final = operator
+        self._operator: Final = Operator(controller) if operator is None else operator
         self._tool_choice: Final = tool_choice
         self._on_halt: Final = on_halt
         self._key: Final = messages_key
@@ -138,9 +140,8 @@ class RecoveryToolNode(ToolNode):
         try:
             while True:
                 output = super().invoke(input, config, **kwargs)
-                if not self._must_ask(batch):
+                if not (self._must_ask(batch) and self._ask(batch)):
                     break
-                self._ask(batch)
             self._answer_unparsed(batch)
         finally:
             _BATCH.reset(token)
@@ -153,9 +154,8 @@ class RecoveryToolNode(ToolNode):
         try:
             while True:
                 output = await super().ainvoke(input, config, **kwargs)
-                if not self._must_ask(batch):
+                if not (self._must_ask(batch) and self._ask(batch)):
                     break
-                self._ask(batch)
             await self._aanswer_unparsed(batch)
         finally:
             _BATCH.reset(token)
@@ -169,7 +169,7 @@ class RecoveryToolNode(ToolNode):
         if known is not None:
             return known.output
         try:
-            answered = self._gate.answer(request, execute, self._place(batch, request))
+            answered = self._gate.answer(self._edited(batch, request), execute, self._place(batch, request))
         except Exception as error:  # noqa: BLE001 - raised by the node, after the other calls of the message ended
             return _held_back(batch, request.tool_call, error)
         batch.answered.append((request.tool_call, answered))
@@ -183,7 +183,7 @@ class RecoveryToolNode(ToolNode):
         if known is not None:
             return known.output
         try:
-            answered = await self._gate.aanswer(request, execute, self._place(batch, request))
+            answered = await self._gate.aanswer(self._edited(batch, request), execute, self._place(batch, request))
         except Exception as error:  # noqa: BLE001 - raised by the node, after the other calls of the message ended
             return _held_back(batch, request.tool_call, error)
         batch.answered.append((request.tool_call, answered))
@@ -195,15 +195,27 @@ class RecoveryToolNode(ToolNode):
             raise UsageError(f"tool {request.tool_call['name']!r}: was not called through the node's invoke or ainvoke")
         return batch
 
+    def _edited(self, batch: Batch, request: ToolCallRequest) -> ToolCallRequest:
+        """Return the request as a person edited it."""
+        call = request.tool_call
+        said = next((one for one in batch.edits if one.prompt.call_id == call["id"]), None)
+        if said is None:
+            return request
+        name = said.tool or call["name"]
+        changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
+        tool = self.tools_by_name.get(name)
+        return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+
     def _place(self, batch: Batch, request: ToolCallRequest) -> Place:
         if batch.place is None:
             batch.state = request.state
-            batch.pausable = may_pause(request.runtime)
+            batch.pausable = may_pause(request.runtime.config)
             batch.place = self._gate.place(
                 request.runtime.config,
                 messages_of(request.state, self._key),
                 [request.tool_call],
                 forced=self._tool_choice,
+                reproposes=batch.pausable,
             )
         return batch.place
 
@@ -232,20 +244,30 @@ class RecoveryToolNode(ToolNode):
             )
         return batch.signals[0][1]
 
-    def _ask(self, batch: Batch) -> None:
-        """Ask about every call that waits for a person, in one interrupt; take the answers that name what they answer."""
+    def _ask(self, batch: Batch) -> bool:
+        """Ask about every call that waits for a person, in one interrupt; take the answers that name what they answer.
+
+        Returns:
+            Whether the calls are to be proposed again; False = nobody can be asked about them here.
+        """
         asked = batch.asked
-        prompts = ask_about(self._gate.controller, [(call, one.reply) for call, one in asked])
+        prompts = ask_about(self._operator, [(call, one.reply) for call, one in asked])
+        if not prompts:
+            return False
+        self._put(batch, prompts)
+        batch.reopen([call for call, _ in asked])
+        return True
+
+    def _put(self, batch: Batch, prompts: Sequence[Prompt]) -> None:
         batch.paused = True
-        said = interrupt(payload(prompts))
-        taken = decide(self._gate.controller, self._operator, said, prompts)
+        taken = decide(self._operator, interrupt(payload(prompts)), prompts)
+        batch.edits.extend(said for said in taken if said.word == "edit")
         if not taken:
             self._gate.once.warn(
                 "answer",
                 "the resume value answers no open question; pass {ticket: {\"decision\": ..., \"fingerprint\": ...}} "
                 "with ticket and fingerprint of the interrupt's value",
             )
-        batch.reopen([call for call, _ in asked])
 
     # ---- what the graph gets ----------------------------------------------------------------------------------------
 
