@@ -29,6 +29,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Return where the store of a test is."""
     return tmp_path / "forbear.db"
 
 
@@ -76,6 +77,7 @@ def kill(worker: subprocess.Popen[str]) -> None:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
+    """Open the store in this process."""
     opened = open_sqlite(path, clock=ManualClock())
     yield opened
     opened.close()

@@ -17,6 +17,7 @@ from forbear.contract.declare import (
 from forbear.contract.envelope import is_contract, read_counted, read_envelope, write_envelope
 from forbear.contract.limits import limits
 from forbear.contract.lint import lint_text
+from forbear.contract.profiles import Profile, load_profile, profile_names
 from forbear.contract.raised import facts_of, phase_of
 from forbear.contract.raw import (
     ABSENT,
@@ -44,6 +45,7 @@ __all__ = [
     "Http",
     "Mcp",
     "McpError",
+    "Profile",
     "Raised",
     "RaisedFacts",
     "Raw",
@@ -61,11 +63,13 @@ __all__ = [
     "limits",
     "lint_text",
     "load_catalogue",
+    "load_profile",
     "mcp_result",
     "phase_of",
     "policies_from_mapping",
     "policies_from_toml",
     "poll_finished",
+    "profile_names",
     "read_counted",
     "read_envelope",
     "tool_policy",

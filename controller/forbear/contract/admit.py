@@ -53,7 +53,7 @@ def believe(said: Envelope, case: Case) -> Envelope:
         said,
         request_id="",
         constraint=said.constraint if said.constraint in case.policy.constraints else None,
-        operation=said.operation if said.operation in (case.policy.operation or case.policy.name,) else None,
+        operation=said.operation if said.operation == (case.policy.operation or case.policy.name) else None,
         invalid_fields=_fields(said.invalid_fields, case, remote=remote),
         precondition=said.precondition
         if said.precondition is not None and said.precondition.tool in case.policy.preconditions

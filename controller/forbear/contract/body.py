@@ -13,6 +13,7 @@ from forbear.contract.raw import ABSENT
 MAX_JSON: Final = 256 * 1024
 MAX_SCAN: Final = 64 * 1024
 MAX_RULE_TEXT: Final = 4096
+_MAX_CHECKED: Final = 16 * 1024
 _MAX_LIST: Final = 64
 
 # Members that say something about the answer, not what was asked for.
@@ -23,6 +24,7 @@ _META: Final = frozenset(
     "took timed_out truncated warnings incomplete_results resultsize done".split()
 )
 _NOT_MATCHES: Final = frozenset("errors error warnings issues failures problems violations conflicts".split())
+_WRAPPERS: Final = frozenset({"data", "result", "results", "response", "value"})
 _XML_CODE: Final = re.compile(r"<Code>\s*([A-Za-z0-9_.:-]{1,128})\s*</Code>")
 
 
@@ -40,12 +42,23 @@ def _no_constant(name: str) -> Never:
     raise ValueError(name)
 
 
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("duplicate member")
+    return members
+
+
 def parse(text: str) -> object:
-    """Return the JSON value of a text, or `UNREADABLE`; never raises, never takes a large or deep body."""
+    """Return the JSON value of a text, or `UNREADABLE`; never raises, never takes a large or deep body.
+
+    A small body that says the same thing twice says nothing; large ones, which are no refusals, are not checked.
+    """
     if len(text) > MAX_JSON:
         return UNREADABLE
+    pairs = _no_duplicates if len(text) <= _MAX_CHECKED else None
     try:
-        return cast("object", json.loads(text, parse_constant=_no_constant))
+        return cast("object", json.loads(text, parse_constant=_no_constant, object_pairs_hook=pairs))
     except (ValueError, RecursionError):
         return UNREADABLE
 
@@ -62,9 +75,9 @@ def text_of(body: object) -> str:
 def parsed(body: object) -> object:
     """Return the value of a body: what it already is, or its JSON; `UNREADABLE` where there is none."""
     if isinstance(body, (str, bytes, bytearray, memoryview)):
-        text = text_of(body)
-        stripped = text.lstrip()[:1]
-        if not stripped or (stripped not in '{["' and text.strip() not in ("null", "true", "false")):
+        text = text_of(body).removeprefix("\ufeff")
+        start = text[:MAX_RULE_TEXT].lstrip()[:1]
+        if not start or start not in '{["-0123456789ntf':
             return UNREADABLE
         return parse(text)
     return body
@@ -88,7 +101,7 @@ def items(value: object) -> tuple[object, ...]:
 
 
 def point(value: object, pointer: str) -> Iterator[object]:
-    """Yield what a JSON pointer (RFC 6901) finds; the token ``*`` means every member of a list."""
+    """Yield what a JSON pointer (RFC 6901) finds; the token ``*`` means every member of a list or object."""
     tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
     yield from _point(value, tokens)
 
@@ -99,8 +112,12 @@ def _point(value: object, tokens: tuple[str, ...]) -> Iterator[object]:
         return
     head, rest = tokens[0], tokens[1:]
     if isinstance(value, Mapping):
-        found = cast("Mapping[str, object]", value).get(head, ABSENT)
-        if found is not ABSENT:
+        members = cast("Mapping[str, object]", value)
+        found = members.get(head, ABSENT)
+        if head == "*" and found is ABSENT:
+            for element in list(members.values())[:_MAX_LIST]:
+                yield from _point(element, rest)
+        elif found is not ABSENT:
             yield from _point(found, rest)
     elif isinstance(value, (list, tuple)):
         elements = items(cast("object", value))
@@ -135,21 +152,23 @@ def is_empty(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     members = cast("Mapping[object, object]", value)
-    if not members:
-        return True
-    if len(members) > len(_META):
-        return False
-    asked = [(name, held) for name, held in members.items() if str(name).lower() not in _META]
-    if len(asked) != 1:
-        return False
-    name, held = asked[0]
-    if str(name).lower() in _NOT_MATCHES:
-        return False
-    if isinstance(held, (list, tuple)):
-        return not held
-    if str(name).lower() in ("data", "result", "results", "response", "value"):
-        return is_empty(held)
-    return False
+    asked: object = ABSENT
+    held_list = False
+    for name, held in members.items():
+        if name in _META:
+            continue
+        lowered = name.lower() if isinstance(name, str) else ""
+        if lowered in _META:
+            continue
+        if asked is not ABSENT or lowered in _NOT_MATCHES:
+            return False
+        asked = held
+        held_list = isinstance(held, (list, tuple))
+        if not held_list and lowered not in _WRAPPERS:
+            return False
+    if asked is ABSENT:
+        return not members
+    return not asked if held_list else is_empty(asked)
 
 
 def is_empty_text(text: str) -> bool:

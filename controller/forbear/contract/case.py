@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from forbear.contract.catalogue import Catalogue
+from forbear.contract.hints import Ends, Fields
+from forbear.contract.raw import Http
 from forbear.core.policy import ToolPolicy
+from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect, Trust
 
-if TYPE_CHECKING:
-    from forbear.contract.profiles import Profile
+
+class Conventions(Protocol):
+    """What a vendor's profile can do; see `profiles.py`."""
+
+    def judge(self, http: Http, case: Case, fields: Fields, neutral_ends: Ends, body: object) -> Envelope:
+        """Return what an HTTP answer means by the vendor's conventions, else by the neutral rules."""
+        ...
 
 
 @dataclass(slots=True)
@@ -36,7 +44,7 @@ class Case:
     now: datetime
     catalogue: Catalogue
     # Conventions of a vendor or dialect, where one was registered; None = neutral rules only.
-    profile: Profile | None = None
+    profile: Conventions | None = None
     counts: Counts = field(default_factory=Counts)
 
     @property

@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from forbear.contract import findings as f
+from forbear.contract.admit import admitted, refused_value
 from forbear.contract.body import first, is_empty
-from forbear.contract.case import Case, Counts
+from forbear.contract.case import Case, Conventions, Counts
 from forbear.contract.catalogue import Catalogue
+from forbear.contract.exceptions import classify_exception
 from forbear.contract.findings import CODES
+from forbear.contract.grpc import classify_grpc
+from forbear.contract.http import classify_http
+from forbear.contract.mcp import classify_mcp, classify_mcp_error
+from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.raw import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
+from forbear.contract.rules import by_text
 from forbear.core.policy import ToolPolicy
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect
 from forbear.errors import Refused
-
-if TYPE_CHECKING:
-    from forbear.contract.profiles import Profile
 
 # meta.reason of a look at something that is not finished.
 PENDING: Final = "PENDING"
@@ -37,7 +41,7 @@ def classify(
     arguments: Mapping[str, object],
     now: datetime,
     catalogue: Catalogue,
-    profile: Profile | None = None,
+    profile: Conventions | None = None,
     counts: Counts | None = None,
 ) -> Envelope:
     """Return what a raw result means.
@@ -94,36 +98,22 @@ def _judge(raw: Raw, case: Case) -> Envelope:
         case Raised():
             return _raised(raw, case)
         case RaisedFacts():
-            from forbear.contract.exceptions import classify_exception
-
             return classify_exception(raw, case)
         case Http():
-            from forbear.contract.http import classify_http
-
             return classify_http(raw, case)
         case Mcp():
-            from forbear.contract.mcp import classify_mcp
-
             return classify_mcp(raw, case)
         case McpError():
-            from forbear.contract.mcp import classify_mcp_error
-
             return classify_mcp_error(raw, case)
         case Grpc():
-            from forbear.contract.grpc import classify_grpc
-
             return classify_grpc(raw, case)
 
 
 def _value(value: object, case: Case) -> Envelope:
-    from forbear.contract.rules import by_text
-
     ruled = by_text(case, value if isinstance(value, str) else None, value)
     if ruled is not None:
         return ruled
     if case.speaks_contract and isinstance(value, Mapping):
-        from forbear.contract.admit import admitted
-
         said = admitted(cast("Mapping[str, object]", value), case)
         if said is not None:
             return said
@@ -133,13 +123,8 @@ def _value(value: object, case: Case) -> Envelope:
 
 
 def _raised(raised: Raised, case: Case) -> Envelope:
-    from forbear.contract.exceptions import classify_exception
-    from forbear.contract.raised import facts_of, protocol_error
-
     error = raised.error
     if isinstance(error, Refused):
-        from forbear.contract.admit import admitted, refused_value
-
         # Raising it is how an in-process tool speaks the contract, whatever else it returns.
         said = admitted(refused_value(error.code, error.fields), case)
         return said if said is not None else f.unknown(case.effect)

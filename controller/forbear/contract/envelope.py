@@ -5,6 +5,7 @@ Reading checks form only. Whether a field may be believed or shown is decided in
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Final, cast
 
 from forbear.contract.catalogue import builtin_catalogue, instant_text, is_code
 from forbear.contract.findings import CODES, found
+from forbear.contract.statuses import class_of_status
 from forbear.contract.time import iso_instant
 from forbear.contract.words import executed_of, outcome_of, recovery_of
 from forbear.core.identity import canonical
@@ -186,7 +188,7 @@ def is_contract(value: object) -> bool:
             return True
         if ok:
             return False
-        return isinstance(error, Mapping) and "code" in error or isinstance(members.get("code"), str)
+        return (isinstance(error, Mapping) and "code" in error) or isinstance(members.get("code"), str)
     flat = "recovery" in members or "action" in members
     if flat and isinstance(members.get("code"), str):
         return recovery_of(members.get("recovery", members.get("action"))) is not None
@@ -209,7 +211,7 @@ def read_counted(value: object, *, strict: bool = False) -> tuple[Envelope, int]
     if any(not isinstance(name, str) for name in members):
         raise ContractError("an envelope's names must be strings")
     error = members.get("error")
-    if isinstance(error, Mapping) or "outcome" in members and "code" not in members:
+    if isinstance(error, Mapping) or ("outcome" in members and "code" not in members):
         return _read(members, cast("Mapping[str, object]", error or {}), _TOP, strict=strict)
     if "type" in members or "title" in members:
         return _read_problem(members, strict=strict)
@@ -271,7 +273,7 @@ def _read(
     executed = executed_of(top.get("executed"))
     if executed is None and top.get("executed") is not None:
         raise ContractError("field 'executed' must be no, yes or unknown")
-    envelope = _assemble(ok, outcome, executed, fields)
+    envelope = _assemble(outcome, executed, fields, ok=ok)
     request_id = top.get("request_id")
     if isinstance(request_id, str) and _ID.fullmatch(request_id):
         envelope = replace(envelope, request_id=request_id)
@@ -282,7 +284,7 @@ def _read(
 
 
 def _assemble(
-    ok: bool | None, outcome: Outcome | None, executed: Executed | None, fields: dict[str, object]
+    outcome: Outcome | None, executed: Executed | None, fields: dict[str, object], *, ok: bool | None
 ) -> Envelope:
     """Fill what is absent: never in the more permissive way."""
     code = cast("str", fields.pop("code", ""))
@@ -335,8 +337,6 @@ def _read_problem(members: Mapping[str, object], *, strict: bool) -> tuple[Envel
 
 def _by_status(status: object) -> str:
     """Return the class of a problem whose type is not known: as a write would have to take it."""
-    from forbear.contract.http import class_of_status
-
     number = status if isinstance(status, int) and not isinstance(status, bool) else 500
     return class_of_status(number).value
 
@@ -356,8 +356,6 @@ def error_members(envelope: Envelope) -> dict[str, object]:
     if envelope.invalid_fields:
         members["invalid_fields"] = [{"name": one.name, "rule": one.rule} for one in envelope.invalid_fields]
     if envelope.precondition is not None:
-        import json
-
         members["precondition"] = {
             "tool": envelope.precondition.tool,
             "args": json.loads(envelope.precondition.arguments),

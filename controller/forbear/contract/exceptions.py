@@ -14,6 +14,8 @@ from typing import Final, cast
 from forbear.contract import findings as f
 from forbear.contract.case import Case
 from forbear.contract.findings import found
+from forbear.contract.http import classify_http
+from forbear.contract.profiles import load_profile
 from forbear.contract.raw import Http, RaisedFacts
 from forbear.contract.rules import answered_error, by_exception
 from forbear.contract.words import recovery_of
@@ -31,6 +33,19 @@ _CLAIMABLE: Final = frozenset({"build", "pool", "connect", "before_send", "unkno
 _AFTER: Final = frozenset({"write", "read", "response", "response_body", "execute", "after_send"})
 # Connection refused, reset, unreachable, timed out, broken pipe, not connected (Linux and BSD numbers).
 _NETWORK_ERRNO: Final = frozenset({32, 50, 51, 52, 53, 54, 57, 60, 61, 64, 65, 100, 101, 103, 104, 107, 110, 111, 113})
+
+# Client packages of one vendor only: their exceptions name the profile.
+_VENDORS: Final = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "botocore": "aws",
+    "stripe": "stripe",
+    "slack_sdk": "slack",
+    "github": "github",
+    "githubkit": "github",
+    "notion_client": "notion",
+    "twilio": "twilio",
+}
 
 Row = tuple[Recovery, Recovery, str]
 
@@ -55,7 +70,8 @@ def _rows(table: object) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for name, (read, write, code) in cast("dict[str, tuple[str, str, str]]", table).items():
         for_read, for_write = recovery_of(read), recovery_of(write)
-        assert for_read is not None and for_write is not None, name
+        assert for_read is not None, name
+        assert for_write is not None, name
         rows[name] = (for_read, for_write, code)
     return rows
 
@@ -174,11 +190,12 @@ def _before_sending(facts: RaisedFacts, case: Case, path: list[str], table: Clas
 
 def _status(facts: RaisedFacts, case: Case) -> Envelope:
     """Judge an exception that carries an HTTP status."""
-    from forbear.contract.http import classify_http
-
     if case.writes and facts.client is not None and _was_contradicted(replace(facts, phase="unknown")):
         return found(_LOOK)
     assert facts.status is not None
+    vendor = _VENDORS.get(facts.names[0].partition(".")[0]) if facts.names else None
+    if case.profile is None and vendor is not None:
+        case = replace(case, profile=load_profile(vendor))
     return classify_http(Http(status=facts.status, headers=facts.headers, body=facts.body), case)
 
 

@@ -7,11 +7,13 @@ is never the way around a rule.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from forbear.contract.body import ABSENT, first
+from forbear.contract.body import first
+from forbear.contract.raw import ABSENT
 from forbear.core.values import RuleVerdict
 from forbear.core.vocabulary import Gate
 from forbear.errors import ConfigError
@@ -39,7 +41,7 @@ class Rule:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _same(one: object, other: object) -> bool:

@@ -30,11 +30,8 @@ class Fields:
         for name, value in headers[:MAX_HEADERS]:
             if len(name) > MAX_FIELD:
                 continue
-            if len(value) > MAX_FIELD:
-                if not t.is_digits(value):
-                    continue
-                value = value[:MAX_FIELD]
-            values.setdefault(name.lower(), []).append(value)
+            if len(value) <= MAX_FIELD or t.is_digits(value):
+                values.setdefault(name.lower(), []).append(value[:MAX_FIELD])
         self._values = values
 
     def all(self, name: str) -> tuple[str, ...]:
@@ -81,7 +78,8 @@ def remaining(values: tuple[str, ...]) -> bool | None:
 
 def _structured(values: tuple[str, ...], base: t.Base) -> tuple[t.Hint | None, bool]:
     """Read RateLimit: a List of Strings with r and t, or the Dictionary of draft -07; malformed = ignored."""
-    from http_sf import StructuredFieldError, parse
+    # Imported late: it costs more than the rest of this package, and few services send the field.
+    from http_sf import StructuredFieldError, parse  # noqa: PLC0415
 
     raw = ", ".join(values)
     if not raw or len(raw) > MAX_FIELD or not raw.isascii():
@@ -108,7 +106,7 @@ def _structured(values: tuple[str, ...], base: t.Base) -> tuple[t.Hint | None, b
 
 
 def _dictionary(encoded: bytes, base: t.Base) -> tuple[t.Hint | None, bool]:
-    from http_sf import StructuredFieldError, parse
+    from http_sf import StructuredFieldError, parse  # noqa: PLC0415
 
     try:
         members = parse(encoded, tltype="dictionary")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from forbear.contract import findings as f
+from forbear.contract.admit import admitted
 from forbear.contract.body import (
-    ABSENT,
     UNREADABLE,
     is_empty,
     is_empty_text,
@@ -22,8 +22,9 @@ from forbear.contract.body import (
 from forbear.contract.case import Case
 from forbear.contract.findings import found, stricter, timed
 from forbear.contract.hints import Ends, Fields, base_of, ends_of
-from forbear.contract.raw import Http
+from forbear.contract.raw import ABSENT, Http
 from forbear.contract.rules import answered_error, by_status, by_text, codes_in, fields_in, safe_fields
+from forbear.contract.statuses import STATUSES, TIMEOUTS, UNKNOWN_OUTCOME
 from forbear.contract.time import Hint
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Executed, Outcome, Recovery
@@ -33,44 +34,6 @@ _WAIT: Final = Recovery.RETRY_AFTER
 _REPAIR: Final = Recovery.REPAIR_INPUT
 _LOOK: Final = Recovery.INSPECT_OUTCOME
 
-# status -> (class for a read, class for a write, code).
-_STATUS: Final[dict[int, tuple[Recovery, Recovery, str]]] = {
-    400: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    401: (_STOP, _STOP, "AUTH_FAILED"),
-    402: (_STOP, _STOP, "UPSTREAM_REFUSED"),
-    403: (_STOP, _STOP, "ACCESS_DENIED"),
-    404: (_REPAIR, _REPAIR, "NOT_FOUND"),
-    405: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    406: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    407: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    409: (_WAIT, _LOOK, "CONFLICT"),
-    410: (_STOP, _STOP, "NOT_FOUND"),
-    411: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    412: (_REPAIR, _REPAIR, "CONFLICT"),
-    413: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    414: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    415: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    416: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    417: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    421: (_WAIT, _WAIT, "TEMPORARY_FAILURE"),
-    422: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    423: (_STOP, _STOP, "UPSTREAM_REFUSED"),
-    424: (_STOP, _STOP, "UPSTREAM_REFUSED"),
-    425: (_WAIT, _WAIT, "TEMPORARY_FAILURE"),
-    426: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    428: (_REPAIR, _REPAIR, "CONFLICT"),
-    429: (_WAIT, _WAIT, "RATE_LIMITED"),
-    431: (_REPAIR, _REPAIR, "INPUT_INVALID"),
-    451: (_STOP, _STOP, "ACCESS_DENIED"),
-    501: (_STOP, _STOP, "UPSTREAM_REFUSED"),
-    505: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-    508: (_STOP, _STOP, "UPSTREAM_REFUSED"),
-    511: (_STOP, _STOP, "TOOL_MISCONFIGURED"),
-}
-# Nothing is said about execution: a read is tried once more, a write may have happened. 460 is AWS's and 52x are
-# Cloudflare's; 529 is "overloaded" where it is used.
-_UNKNOWN: Final = frozenset({408, 460, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-_TIMEOUTS: Final = frozenset({408, 460, 504, 522, 524})
 _PROBLEMS: Final = "assignments/http-problem-types#"
 
 
@@ -81,11 +44,8 @@ def classify_http(http: Http, case: Case) -> Envelope:
     ends = ends_of(fields, base)
     body = parsed(http.body)
     redirected = http.request.redirected and case.writes
-    if redirected:
-        # The status belongs to the second hop; the first may have done the write.
-        envelope = found(_LOOK)
-    else:
-        envelope = _judge(http, case, fields, ends, body)
+    # After a redirect the status belongs to the second hop; the first may have done the write.
+    envelope = found(_LOOK) if redirected else _judge(http, case, fields, ends, body)
     if envelope.recovery is None:
         return envelope
     if http.effects_before_failure:
@@ -104,8 +64,6 @@ def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> 
     if ruled is not None:
         return timed(ruled, ends.hint())
     if case.speaks_contract and not isinstance(body, type(UNREADABLE)):
-        from forbear.contract.admit import admitted
-
         said = admitted(body, case)
         if said is not None:
             return said if http.status < 400 else stricter(said, neutral(http, case, fields, ends, body))
@@ -126,9 +84,9 @@ def neutral(http: Http, case: Case, fields: Fields, ends: Ends, body: object) ->
     problem = _problem(http, case, fields, body)
     if problem is not None:
         return timed(problem, ends.hint())
-    if status in _UNKNOWN:
+    if status in UNKNOWN_OUTCOME:
         return _unanswered(http, case, ends)
-    row = _STATUS.get(status)
+    row = STATUSES.get(status)
     if row is None:
         return f.unknown(case.effect, code="" if case.writes else "UPSTREAM_REFUSED")
     recovery, code = row[1] if case.writes else row[0], row[2]
@@ -172,7 +130,7 @@ def _unanswered(http: Http, case: Case, ends: Ends) -> Envelope:
     # 503 with a time is refused where a second request is harmless or the upstream recognises it by its key.
     harmless = case.may_repeat or request.idempotent
     keyed = http.status == 503 and ends.asked is not None and request.idempotency_key
-    outcome = Outcome.TIMEOUT if http.status in _TIMEOUTS else Outcome.UNKNOWN
+    outcome = Outcome.TIMEOUT if http.status in TIMEOUTS else Outcome.UNKNOWN
     return timed(f.no_answer(case.effect, may_repeat=harmless or keyed, outcome=outcome), _explicit(ends))
 
 
@@ -247,9 +205,3 @@ def _graphql(case: Case, fields: Fields, body: object) -> Envelope | None:
     if isinstance(answered, dict) and any(value is not None for value in answered.values()):
         return f.PARTIAL
     return answered_error(case)
-
-
-def class_of_status(status: int) -> Recovery:
-    """Return the class that a status alone has for a write."""
-    row = _STATUS.get(status)
-    return row[1] if row is not None else _LOOK

@@ -18,8 +18,10 @@ _INVITES: Final = (
     r"\banother (?:attempt|tool|way|approach|method|account|key|token|credential|time)\b",
     r"\b(?:different|other|alternat\w+) (?:tool|way|approach|method|account|key|token|credential|wording)s?\b",
     r"\b(?:work ?around|bypass\w*|circumvent\w*)\b",
-    r"\b(?:check|provide|supply|enter|find|use|rotate|search for) (?:your|the|a|an|new|other|valid)? ?"
-    r"(?:\w+ )?(?:credential|password|token|api key|key|secret)s?\b",
+    (
+        r"\b(?:check|provide|supply|enter|find|use|rotate|search for) (?:your|the|a|an|new|other|valid)? ?"
+        r"(?:\w+ )?(?:credential|password|token|api key|key|secret)s?\b"
+    ),
     r"\bplease\b",
     r"\bkeep (?:going|calling|asking)\b",
     r"\bignore (?:all|any|the|previous|prior)\b",

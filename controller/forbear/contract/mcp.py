@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from forbear.contract import findings as f
+from forbear.contract.admit import admitted
 from forbear.contract.body import (
-    ABSENT,
     MAX_RULE_TEXT,
     is_empty,
     is_empty_text,
@@ -20,7 +20,7 @@ from forbear.contract.body import (
 )
 from forbear.contract.case import Case
 from forbear.contract.findings import found
-from forbear.contract.raw import Mcp, McpError
+from forbear.contract.raw import ABSENT, Mcp, McpError
 from forbear.contract.rules import answered_error, by_text
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Executed, Outcome, Recovery
@@ -78,8 +78,6 @@ def _structured(result: Mcp, case: Case) -> Envelope | None:
     """Judge a result in the contract's form, of a tool that is registered as speaking it."""
     if not case.speaks_contract:
         return None
-    from forbear.contract.admit import admitted
-
     value = result.structured
     if value is ABSENT:
         text = first_text(result.content)

@@ -35,7 +35,7 @@ def _attribute(holder: object, name: str) -> object:
     """Return an attribute of a foreign object, or None; a property that fails has no value."""
     try:
         return cast("object", getattr(holder, name, None))
-    except Exception:
+    except Exception:  # noqa: BLE001  # a foreign property may raise anything
         return None
 
 
@@ -145,7 +145,7 @@ def protocol_error(error: BaseException) -> Grpc | McpError | None:
         try:
             code = _attribute(cast("object", error.code()), "name")  # type: ignore[attr-defined]
             trailing = error.trailing_metadata() if hasattr(error, "trailing_metadata") else ()
-        except Exception:
+        except Exception:  # noqa: BLE001  # a foreign method may raise anything
             return Grpc(code="UNKNOWN")
         return Grpc(code=code if isinstance(code, str) else "UNKNOWN", trailing_metadata=header_pairs(trailing))
     if "mcp.McpError" in names or "mcp.MCPError" in names:

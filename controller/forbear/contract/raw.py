@@ -189,7 +189,10 @@ def mcp_result(result: object) -> Mcp:
     if not isinstance(result, Mapping):
         return Mcp(result_type=ABSENT)
     members = cast("Mapping[str, object]", result)
-    content = members.get("content")
+    content = members.get("content", ABSENT)
+    if not members.keys() & {"content", "structuredContent", "isError", "resultType"}:
+        # Not a tool result at all.
+        return Mcp(result_type=ABSENT)
     return Mcp(
         is_error=members.get("isError") not in (None, False),
         content=tuple(cast("list[object]", content)) if isinstance(content, (list, tuple)) else (),

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from forbear.contract import findings as f
-from forbear.contract.body import ABSENT, MAX_RULE_TEXT, UNREADABLE, first, items, member, parse, point
+from forbear.contract.body import MAX_RULE_TEXT, UNREADABLE, first, items, member, parse, point
 from forbear.contract.case import Case
 from forbear.contract.findings import found
+from forbear.contract.lint import lint_text
+from forbear.contract.raw import ABSENT
 from forbear.core.identity import canonical
 from forbear.core.values import Envelope, InvalidField
 from forbear.core.vocabulary import Executed, Outcome, Recovery
@@ -172,8 +174,6 @@ def safe_fields(case: Case, body: object) -> tuple[tuple[str, str | int | float 
 
 def is_safe_text(text: str) -> bool:
     """Tell whether a declared text field may pass: short, one line, lint clean."""
-    from forbear.contract.lint import lint_text
-
     return len(text) <= _MAX_SAFE_TEXT and not lint_text(text)
 
 

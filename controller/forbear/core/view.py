@@ -1,5 +1,6 @@
-"""What a model may see of an envelope: the only way from a result to a model, an allowlist, bounded. No text is judged
-here; texts passed `forbear.contract` before. Nothing else may serialise an envelope for a model.
+"""What a model may see of an envelope: the only way from a result to a model, an allowlist, bounded.
+
+No text is judged here; texts passed `forbear.contract` before. Nothing else may serialise an envelope for a model.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _refusal(envelope: Envelope) -> dict[str, object]:
         error["precondition"] = envelope.precondition.tool
     if envelope.alternative_tools:
         error["alternative_tools"] = list(envelope.alternative_tools[:_MAX_LIST])
-    for name, value in (
+    optional: tuple[tuple[str, object], ...] = (
         ("constraint", envelope.constraint),
         ("limit", envelope.limit),
         ("remaining", envelope.remaining),
@@ -117,9 +118,12 @@ def _refusal(envelope: Envelope) -> dict[str, object]:
         ("approval_url", envelope.approval_url),
         ("http_status", envelope.http_status),
         ("operation", envelope.operation),
-    ):
-        if value is not None and (not isinstance(value, str) or len(value) <= _MAX_STRING):
-            error[name] = value
+    )
+    error.update(
+        (name, value)
+        for name, value in optional
+        if value is not None and (not isinstance(value, str) or len(value) <= _MAX_STRING)
+    )
     if envelope.effects_before_failure:
         error["effects_before_failure"] = True
     if envelope.safe_fields:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -46,6 +46,9 @@ from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
 
 RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"
+MAX_HELD_VALUES: Final = 256
+# Codes that the core puts in the place of the tool's own, whose text would say something else.
+REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
 
 
@@ -110,6 +113,10 @@ class Engine:
         self.on_ready: Callable[[Reply], None] | None = None
         # Called with what a tool answered after its timeout (set by the flows, which settle it).
         self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Digests of the policies that the store knows to be in use.
+        self.noted: dict[str, str] = {}
+        # What the controller's own executions returned, until the store's record is all that is left of it.
+        self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -123,11 +130,26 @@ class Engine:
         return make
 
     def asked(
-        self, root: str, call: Call, policy: ToolPolicy, *, request_id: str = "", actor: str = ""
+        self,
+        root: str,
+        call: Call,
+        policy: ToolPolicy,
+        *,
+        request_id: str = "",
+        actor: str = "",
+        reproposes: bool = False,
+        note: str = "",
     ) -> Asked:
         """Return the common part of every procedure about one action."""
         return Asked(
-            root=root, call=call, frame=self.frame(policy), policy=policy, request_id=request_id, actor=actor
+            root=root,
+            call=call,
+            frame=self.frame(policy),
+            policy=policy,
+            request_id=request_id,
+            actor=actor,
+            reproposes=reproposes,
+            note=note,
         )
 
     def note_lost(self) -> None:
@@ -230,6 +252,14 @@ class Engine:
             pending=decided.pending,
         )
 
+    def hold_value(self, attempt: Attempt, value: tuple[object] | None) -> None:
+        """Keep the very object that an execution by the controller returned, for this process; bounded."""
+        if value is None:
+            return
+        self.held_values[attempt.action, attempt.number] = value
+        while len(self.held_values) > MAX_HELD_VALUES:
+            self.held_values.popitem(last=False)
+
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
         fresh = self.world.fresh_ready
@@ -253,9 +283,15 @@ class Engine:
     def ready_reply(self, ready: Ready, row: Row | None) -> Reply:
         """Return the reply that a run is given later, with what was recorded of the result."""
         envelope = self.envelope(ready.told, "")
-        value = None if row is None or envelope.outcome not in COMPLETED else result_of(row)
-        if row is None and envelope.outcome in COMPLETED and ready.answer is Answer.EXECUTED:
-            envelope = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, reason=RESULT_NOT_KEPT)
+        value: object = None
+        if envelope.outcome in COMPLETED:
+            held = self.held_values.get((ready.action, ready.attempt))
+            if held is not None:
+                value = held[0]
+            elif row is not None:
+                value = result_of(row)
+            else:
+                envelope = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, reason=RESULT_NOT_KEPT)
         return Reply(
             answer=ready.answer,
             rule=ready.rule,
@@ -272,8 +308,7 @@ class Engine:
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""
         message = told.safe_message
-        if told.code and (message is None or self.catalogue.is_controllers(told.code)):
-            # A code that the core put in the place of the tool's own has its own text.
+        if told.code and (message is None or told.code in REPLACED):
             message = self.catalogue.text(told.code, told)
         if message is told.safe_message and told.request_id:
             return told

@@ -30,6 +30,7 @@ from forbear.runtime.program import (
     find_root,
     keep_secret,
     look,
+    note_policy,
     own,
     propose,
     settle,
@@ -147,6 +148,9 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     policy = engine.tools.policy(ask.tool)
     root = yield from place_flow(engine, ask.run, ask.parent, ask.principal)
     yield from recover_flow(engine, root)
+    if engine.noted.get(policy.name) != policy.digest:
+        yield from transact(note_policy(policy), None)
+        engine.noted[policy.name] = policy.digest
     if policy.idempotency_key is not None:
         yield from secret_flow(engine)
     if ask.turn is not None and ask.run == root:
@@ -166,8 +170,8 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     if not call.malformed and not unjudged(policy):
         arguments, _ = arguments_of(ask.arguments)
         call = judge(call, (yield from judge_by(policy, arguments)))
-    asked = engine.asked(root, call, policy, request_id=request_id)
-    program = propose(asked, ticket=engine.ids.ticket(), reproposes=ask.reproposes)
+    asked = engine.asked(root, call, policy, request_id=request_id, reproposes=ask.reproposes)
+    program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)
     return engine.answer(decided, asked)
 
@@ -186,7 +190,11 @@ def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
     """Judge what an attempt returned and decide what it means."""
     policy = engine.tools.known_policy(attempt.tool)
     value = payload(raw)
-    result = keep(value[0]) if value is not None and is_recorded(policy) else None
+    # What the controller ran by itself has no caller who gets the value: it is kept for the run.
+    recorded = attempt.by_controller or is_recorded(policy)
+    result = keep(value[0]) if value is not None and recorded else None
+    if attempt.by_controller:
+        engine.hold_value(attempt, value)
     asked = engine.asked(attempt.root, attempt.call, policy, request_id=attempt.request_id)
     program = settle(
         asked,

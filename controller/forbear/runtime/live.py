@@ -91,6 +91,8 @@ class LiveTree:
     # Digests of the turn ids of the root run, oldest first.
     turns: tuple[str, ...] = ()
     ready: dict[str, Ready] = field(default_factory=dict)
+    # How many prompts a person was shown for this tree.
+    prompts: int = 0
     # What the store holds of `tree` and `runs`, where memory is ahead of it.
     stored_tree: Tree | None = None
     stored_runs: dict[str, Run] = field(default_factory=dict)

@@ -6,12 +6,14 @@ Nothing is read from or written to a store here, and nothing is decided.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from forbear.core.decision import Decision, DropHold, PutKnown
 from forbear.core.identity import digest
+from forbear.core.policy import Arguments, Limits, ToolPolicy
 from forbear.core.states import (
     Action,
     Approved,
@@ -31,7 +33,7 @@ from forbear.core.states import (
     Waiting,
 )
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import Answer, Scope
+from forbear.core.vocabulary import Answer, Effect, Scope
 from forbear.errors import StoreError
 from forbear.ports import JournalLine, Row
 from forbear.store.codec import decode, encode, to_us
@@ -233,9 +235,91 @@ def completions_row(root: str, action: str, count: int) -> Row:
     return Row(scope=tree_scope(root), kind="completions", key=action, body=str(count).encode(), live=False)
 
 
-def completions_of(row: Row | None) -> int:
-    """Return how often an action has completed."""
+def count_of(row: Row | None) -> int:
+    """Return the number that a row counts; 0 where there is none."""
     return 0 if row is None else int(row.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFacts:
+    """What is remembered of a prompt beside the action's phase."""
+
+    # The framework proposes an approved call again by itself.
+    reproposes: bool = False
+    # Prompts that a person was shown for this tree before.
+    before: int = 0
+
+
+def prompt_rows(root: str, ticket: str, facts: PromptFacts) -> tuple[Row, Row]:
+    """Return the row of a prompt, and that of how many a tree has had."""
+    scope = tree_scope(root)
+    body = json.dumps({"reproposes": facts.reproposes, "before": facts.before}).encode()
+    return (
+        Row(scope=scope, kind="prompt", key=ticket, body=body, live=False),
+        Row(scope=scope, kind="prompts", key=root, body=str(facts.before + 1).encode()),
+    )
+
+
+def prompt_of(row: Row | None) -> PromptFacts:
+    """Return what is remembered of a prompt."""
+    parsed = {} if row is None else _json(row)
+    if not isinstance(parsed, dict):
+        raise StoreError("stored row of kind 'prompt' must hold an object")
+    return PromptFacts(reproposes=parsed.get("reproposes") is True, before=int(parsed.get("before", 0)))
+
+
+def policy_scope(tool: str) -> str:
+    """Return the scope of what was declared about a tool when it was last used."""
+    return f"policy:{tool}"
+
+
+def policy_row(policy: ToolPolicy) -> Row:
+    """Return the row by which a process that declares nothing (an operator's) knows a tool: names only, no functions."""
+    kept = {
+        "digest": policy.digest,
+        "effect": policy.effect.value,
+        "operation": policy.operation,
+        "target": [list(pair) for pair in policy.target] if isinstance(policy.target, tuple) else None,
+        "targeted": policy.target is not None,
+        "ignore": list(policy.ignore),
+        "secret": list(policy.secret),
+        "approval": policy.approval if isinstance(policy.approval, str) else "always",
+        "grant_ttl": policy.limits.grant_ttl.total_seconds(),
+        "approval_ttl": policy.limits.approval_ttl.total_seconds(),
+    }
+    return Row(scope=policy_scope(policy.name), kind="policy", key=policy.name, body=json.dumps(kept).encode())
+
+
+def policy_of(row: Row, limits: Limits) -> ToolPolicy:
+    """Return a tool as a process that declares nothing knows it; what was a function is treated as strictly as may be."""
+    kept = _json(row)
+    if not isinstance(kept, dict):
+        raise StoreError("stored row of kind 'policy' must hold an object")
+    target: Callable[[Arguments], object] | tuple[tuple[str, str], ...] | None = None
+    if kept["target"] is not None:
+        target = tuple((str(name), str(argument)) for name, argument in kept["target"])
+    elif kept["targeted"]:
+        # No target that is known here: covered by every target hold of the operation.
+        target = _no_target
+    return ToolPolicy(
+        name=row.key,
+        effect=Effect(kept["effect"]),
+        operation=kept["operation"],
+        target=target,
+        ignore=tuple(kept["ignore"]),
+        secret=tuple(kept["secret"]),
+        approval=kept["approval"],
+        limits=replace(
+            limits,
+            grant_ttl=timedelta(seconds=kept["grant_ttl"]),
+            approval_ttl=timedelta(seconds=kept["approval_ttl"]),
+        ),
+        digest=kept["digest"],
+    )
+
+
+def _no_target(_arguments: Arguments) -> object:
+    return None
 
 
 def link_row(run: str, root: str) -> Row:

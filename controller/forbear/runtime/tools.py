@@ -107,6 +107,11 @@ class Toolbox:
         policy = tool_policy(name, **{**fields, "limits": own})
         return replace(policy, mode=Mode.OBSERVE) if self._mode is Mode.OBSERVE else policy
 
+    def remember(self, policy: ToolPolicy) -> None:
+        """Know a tool that this process does not declare by what another one declared."""
+        if policy.name not in self._tools:
+            self._undeclared[policy.name] = policy
+
     def is_declared(self, name: str) -> bool:
         """Say whether a tool was declared."""
         return name in self._tools

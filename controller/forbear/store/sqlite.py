@@ -121,6 +121,8 @@ def open_sqlite(path: str | os.PathLike[str] | None = None, *, clock: Clock) -> 
             connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             migrate(connection, alone=True)
             return SqliteStore(connection, clock, lock=-1, liveness=MemoryLiveness())
+        if path is not None and not os.fspath(path):
+            raise StoreError("path: must not be empty")
         # Resolved, as SQLite does for its own files: one lock for a file, whatever link leads to it.
         return _open_file(Path(default_path() if path is None else path).resolve(), clock)
     except (sqlite3.Error, OSError, ValueError) as error:
@@ -128,6 +130,8 @@ def open_sqlite(path: str | os.PathLike[str] | None = None, *, clock: Clock) -> 
 
 
 def _open_file(path: Path, clock: Clock) -> SqliteStore:
+    if path.is_dir():
+        raise StoreError("path: must name a file, not a folder")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = open_private(path.with_name(path.name + "-lock"))
     liveness: FileLiveness | None = None

@@ -8,6 +8,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -26,11 +27,11 @@ class Machine:
         self.ns += round(seconds * 1e9)
 
 
-def test_now_is_the_machines_time_in_utc() -> None:
-    """An aware instant between two readings of the same clock."""
-    before = datetime.fromtimestamp(time.time_ns() // 10**9, UTC)
+def test_now_is_the_machines_time_in_utc(tmp_path: Path) -> None:
+    """An aware instant near the one that the file system stamped on a new folder."""
+    stamped = datetime.fromtimestamp(tmp_path.stat().st_mtime, UTC)
     now = SystemClock().now()
-    assert before <= now <= before + timedelta(minutes=5)
+    assert abs(now - stamped) < timedelta(minutes=5)
     assert now.tzinfo is UTC
 
 

@@ -28,6 +28,7 @@ FILES = {
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
+    """Open an empty database."""
     opened = sqlite3.connect(":memory:", isolation_level=None)
     yield opened
     opened.close()
