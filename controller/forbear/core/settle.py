@@ -71,7 +71,7 @@ def settle(s: Snapshot, action: Action, started: Started, event: Returned, now: 
 def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     """Return the class that is enforced: a result never makes a call retryable that may have had an effect."""
     recovery = envelope.recovery
-    if envelope.outcome in COMPLETED or recovery is None:
+    if recovery is None or (envelope.outcome in COMPLETED and envelope.outcome is not Outcome.PARTIAL):
         return None
     is_read = draft.call.effect is Effect.READ
     if is_read and recovery is Recovery.INSPECT_OUTCOME:
