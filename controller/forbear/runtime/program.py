@@ -134,6 +134,7 @@ def _decided(
         counted = None
         if asked.policy.idempotency_key is not None or isinstance(event, Inspected):
             counted = yield from fetch(tree_scope(asked.root), "completions", call.action)
+        drops = _answered_now(asked, live, decision)
         saved = yield from save(
             Save(
                 live=live,
@@ -151,7 +152,8 @@ def _decided(
                     *_completion(asked, decision, counted),
                     *_prompts(asked, live, decision),
                 ),
-                volatile=_is_volatile(live, call, decision),
+                drops=drops,
+                volatile=not drops and _is_volatile(live, call, decision),
             )
         )
         if saved:
@@ -184,6 +186,17 @@ def _with_result(asked: Asked, live: LiveTree, decision: Decision, now: datetime
         flight=None if flight is None else flight.join(),
         completed=completed,
         pending=pending,
+    )
+
+
+def _answered_now(asked: Asked, live: LiveTree, decision: Decision) -> tuple[tuple[str, str, str], ...]:
+    """Return the announcements of a result that this very call is delivered now: it is not told a second time."""
+    call = asked.call
+    delivered = {(command.action, command.attempt) for command in decision.commands if isinstance(command, Deliver)}
+    return tuple(
+        (tree_scope(asked.root), "ready", ready.key)
+        for ready in live.ready.values()
+        if (ready.action, ready.attempt) in delivered and (ready.run, ready.call_id) == (call.run, call.call_id)
     )
 
 
