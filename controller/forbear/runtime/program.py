@@ -24,7 +24,7 @@ from forbear.errors import StoreError
 from forbear.ports import JournalLine, Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
 from forbear.runtime.live import LiveTree
-from forbear.runtime.rows import (
+from forbear.runtime.notes import (
     KEYS_SCOPE,
     MAX_TURNS,
     PromptFacts,
@@ -40,12 +40,11 @@ from forbear.runtime.rows import (
     ready_row,
     result_key,
     result_row,
-    run_row,
     run_scope,
     secret_row,
-    tree_scope,
     turns_row,
 )
+from forbear.runtime.rows import run_row, tree_scope
 from forbear.store.codec import to_us
 
 if TYPE_CHECKING:
@@ -191,6 +190,8 @@ def _with_result(asked: Asked, live: LiveTree, decision: Decision, now: datetime
 
 def _answered_now(asked: Asked, live: LiveTree, decision: Decision) -> tuple[tuple[str, str, str], ...]:
     """Return the announcements of a result that this very call is delivered now: it is not told a second time."""
+    if not live.ready:
+        return ()
     call = asked.call
     delivered = {(command.action, command.attempt) for command in decision.commands if isinstance(command, Deliver)}
     return tuple(
