@@ -43,6 +43,7 @@ from forbear.core.states import (
 from forbear.core.timing import retry_at
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import (
+    COMPLETED,
     Answer,
     Cause,
     Effect,
@@ -81,6 +82,11 @@ def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     """Return the class that is enforced: a result never makes a call retryable that may have had an effect."""
     recovery = envelope.recovery
     if recovery is None:
+        if envelope.outcome in COMPLETED or envelope.outcome is Outcome.PENDING:
+            return None
+        # A failure without a class: the safe reading.
+        recovery = Recovery.DO_NOT_RETRY
+    elif envelope.outcome in COMPLETED and envelope.outcome is not Outcome.PARTIAL:
         return None
     if draft.call.effect is Effect.READ:
         uncertain = recovery is Recovery.INSPECT_OUTCOME or envelope.effects_before_failure

@@ -85,7 +85,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
-    passes = frozenset() if state.hold is None else frozenset({state.hold})
+    passes = frozenset[str]() if state.hold is None else frozenset({state.hold})
     return replace(start, by=By.RETRY, grant=state.grant, passes=passes)
 
 

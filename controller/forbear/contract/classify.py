@@ -1,0 +1,154 @@
+"""Turn a raw result into an envelope: the one door between tools and the core. Pure; the vocabulary is the core's.
+
+Order: what the author declared (rules, contract), then what the protocol says, then the fail-safe reading. A plain
+successful value takes a few type checks and no allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, cast
+
+from forbear.contract import findings as f
+from forbear.contract.admit import admitted, refused_value
+from forbear.contract.body import first, is_empty
+from forbear.contract.case import Case, Conventions, Counts
+from forbear.contract.catalogue import Catalogue
+from forbear.contract.exceptions import classify_exception
+from forbear.contract.findings import CODES
+from forbear.contract.grpc import classify_grpc
+from forbear.contract.http import classify_http
+from forbear.contract.mcp import classify_mcp, classify_mcp_error
+from forbear.contract.raised import facts_of, protocol_error
+from forbear.contract.raw import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
+from forbear.contract.rules import by_text
+from forbear.core.policy import ToolPolicy
+from forbear.core.values import Envelope
+from forbear.core.vocabulary import Effect
+from forbear.errors import Refused
+
+# meta.reason of a look at something that is not finished.
+PENDING: Final = "PENDING"
+_POLLING: Final = replace(f.SUCCESS, reason=PENDING)
+
+
+def classify(
+    raw: Raw,
+    *,
+    policy: ToolPolicy,
+    arguments: Mapping[str, object],
+    now: datetime,
+    catalogue: Catalogue,
+    profile: Conventions | None = None,
+    counts: Counts | None = None,
+) -> Envelope:
+    """Return what a raw result means.
+
+    Args:
+        raw: What came back.
+        policy: What the author declared about the tool.
+        arguments: The call's arguments, for rules that compare with them and for field names that may be shown.
+        now: The instant of receipt, aware UTC.
+        catalogue: The codes and their texts.
+        profile: Conventions of the vendor, where one is registered.
+        counts: Incremented where something of a tool's own envelope was not taken over.
+    """
+    if type(raw) is Value:
+        value = raw.value
+        if not policy.text_rules and policy.poll is None:
+            kind = type(value)
+            if kind is str or kind is list or kind is tuple:
+                if value:
+                    return f.SUCCESS
+                return _nothing(value, policy)
+            if kind is dict:
+                members = cast("dict[object, object]", value)
+                if "ok" not in members and "recovery" not in members and "action" not in members:
+                    if policy.effect is Effect.WRITE or (members and not is_empty(members)):
+                        return f.SUCCESS
+                    return _nothing(value, policy)
+            elif value is None:
+                return _nothing(value, policy)
+            elif not isinstance(value, Mapping):
+                return f.SUCCESS
+    case = Case(
+        policy=policy,
+        arguments=arguments,
+        now=now,
+        catalogue=catalogue,
+        profile=profile,
+        counts=counts if counts is not None else Counts(),
+    )
+    return _finished(_judge(raw, case), case)
+
+
+def _nothing(value: object, policy: ToolPolicy) -> Envelope:
+    """Judge a value that holds nothing. A write that returns nothing is a success; nobody knows what null means."""
+    if policy.effect is Effect.WRITE or (value in (None, "") and policy.effect is not Effect.READ):
+        return f.SUCCESS
+    return f.EMPTY
+
+
+def _judge(raw: Raw, case: Case) -> Envelope:
+    match raw:
+        case Value():
+            return _value(raw.value, case)
+        case Raised():
+            return _raised(raw, case)
+        case RaisedFacts():
+            return classify_exception(raw, case)
+        case Http():
+            return classify_http(raw, case)
+        case Mcp():
+            return classify_mcp(raw, case)
+        case McpError():
+            return classify_mcp_error(raw, case)
+        case Grpc():
+            return classify_grpc(raw, case)
+
+
+def _value(value: object, case: Case) -> Envelope:
+    ruled = by_text(case, value if isinstance(value, str) else None, value)
+    if ruled is not None:
+        return ruled
+    if case.speaks_contract:
+        said = admitted(value, case)
+        if said is not None:
+            return said
+    if poll_finished(case.policy, value) is False:
+        return _POLLING
+    return _nothing(value, case.policy) if is_empty(value) else f.SUCCESS
+
+
+def _raised(raised: Raised, case: Case) -> Envelope:
+    error = raised.error
+    if isinstance(error, Refused):
+        # Raising it is how an in-process tool speaks the contract, whatever else it returns.
+        said = admitted(refused_value(error.code, error.fields), case)
+        return said if said is not None else f.unknown(case.effect)
+    protocol = protocol_error(error)
+    if protocol is not None:
+        return _judge(protocol, case)
+    return classify_exception(facts_of(raised), case)
+
+
+def _finished(envelope: Envelope, case: Case) -> Envelope:
+    """Give a refusal its text: the catalogue's, unless an owned one passed."""
+    if envelope.recovery is None or envelope.safe_message is not None:
+        return envelope
+    code = envelope.code if case.catalogue.get(envelope.code) is not None else CODES[envelope.recovery]
+    return replace(envelope, safe_message=case.catalogue.text(code, envelope))
+
+
+def poll_finished(policy: ToolPolicy, value: object) -> bool | None:
+    """Tell whether a look at something is final, by the policy's status field; None = the tool is no poll.
+
+    A status that is not listed as pending is final. The field is a name at the top, or a JSON pointer.
+    """
+    poll = policy.poll
+    if poll is None:
+        return None
+    pointer = poll.status_field if poll.status_field.startswith("/") else f"/{poll.status_field}"
+    return first(value, pointer) not in poll.pending

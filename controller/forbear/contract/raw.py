@@ -1,0 +1,200 @@
+"""What came back from a tool, before anybody judged it, as frozen values. Nothing here decides or cleans anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+Headers = tuple[tuple[str, str], ...]
+
+# Only so many header fields are looked at; a field value longer than this proves nothing (it is never cut and read).
+MAX_HEADERS: Final = 2000
+
+
+class Absent:
+    """The type of `ABSENT`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+# A member that was not there, where null would be a value.
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A Python value that a tool returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What is known about the client under the tool. ``None`` = not known, which proves nothing."""
+
+    single_attempt: bool | None = None
+    follow_redirects: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception that a tool raised.
+
+    `phase` is one of build, pool, connect, write, read, response, response_body, execute, in_tool, before_send,
+    after_send, unknown: how far the call had come, by a marker that somebody trustworthy set.
+    """
+
+    error: BaseException
+    phase: str = "unknown"
+    client: Client | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedFacts:
+    """An exception reduced to what may be looked at. Text of the exception is kept out on purpose."""
+
+    # "package.Class" of the exception and its bases, nearest first (only the first segment of the module counts).
+    names: tuple[str, ...]
+    phase: str = "unknown"
+    # The same for every cause, outermost first.
+    chain: tuple[tuple[str, ...], ...] = ()
+    errno: int | None = None
+    client: Client | None = None
+    sqlstate: str | None = None
+    # HTTP evidence that the exception carries; None = none.
+    status: int | None = None
+    headers: Headers = ()
+    body: object = ""
+    # A signal that a framework raises to steer itself (interrupt, retry, cancellation scope).
+    control_flow: bool = False
+    # SQLAlchemy's statement that the connection is gone.
+    connection_invalidated: bool = False
+    # Module in which it was raised, where that was recorded.
+    raised_by: str = ""
+    # Full "module.Class" names of the exception and its bases, for the policy's exact exception rules.
+    exact: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFacts:
+    """What the adapter knows about the request that it sent."""
+
+    # The author declared that the same request twice does no harm.
+    idempotent: bool = False
+    # A key that the upstream honours went with it.
+    idempotency_key: bool = False
+    # The status belongs to a later hop of a followed redirect.
+    redirected: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http:
+    """An HTTP answer. `body` is text, bytes, or the object that somebody already parsed."""
+
+    status: int
+    headers: Headers = ()
+    body: object = ""
+    method: str = ""
+    request: RequestFacts = RequestFacts()
+    # The upstream says that something was applied before it failed.
+    effects_before_failure: bool = False
+    protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mcp:
+    """A CallToolResult (or one of the other results of MCP 2026-07-28)."""
+
+    is_error: bool = False
+    content: tuple[object, ...] = ()
+    structured: object = ABSENT
+    # None = absent (older servers).
+    result_type: object = None
+    input_requests: object = ABSENT
+    request_state: object = ABSENT
+    # Status of a task result.
+    status: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpError:
+    """A JSON-RPC error. `origin` is server, sdk (made locally by the client), or unknown."""
+
+    code: object
+    data: object = None
+    origin: str = "server"
+    # The tool's name is in the server's current list.
+    tool_listed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grpc:
+    """A gRPC status: the code's name or number, the decoded google.rpc details, trailing metadata."""
+
+    code: str | int
+    details: tuple[object, ...] = ()
+    trailing_metadata: Headers = ()
+
+
+Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc
+
+
+def header_pairs(headers: object) -> Headers:
+    """Return header fields as pairs of text: from a mapping, pairs, or a client's header object; bounded, never raises.
+
+    Bytes are read as Latin-1. What is not text is left out.
+    """
+    items: object = headers
+    if not isinstance(headers, (list, tuple)):
+        # httpx and starlette keep repeated fields apart in multi_items.
+        method = cast("object", getattr(headers, "multi_items", None) or getattr(headers, "items", None))
+        items = method() if callable(method) else headers
+    if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
+        return ()
+    pairs: list[tuple[str, str]] = []
+    for item in cast("Iterable[object]", items):
+        if len(pairs) >= MAX_HEADERS:
+            break
+        if not isinstance(item, (tuple, list)):
+            continue
+        members = cast("tuple[object, ...] | list[object]", item)
+        if len(members) != 2:
+            continue
+        name, value = _text(members[0]), _text(members[1])
+        if name is not None and value is not None:
+            pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("latin-1")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+        return str(value)
+    return None
+
+
+def mcp_result(result: object) -> Mcp:
+    """Return a tool result as a value, whatever the peer sent; members of a wrong type are kept for the judge."""
+    if not isinstance(result, Mapping):
+        return Mcp(result_type=ABSENT)
+    members = cast("Mapping[str, object]", result)
+    content = members.get("content", ABSENT)
+    if not members.keys() & {"content", "structuredContent", "isError", "resultType"}:
+        # Not a tool result at all.
+        return Mcp(result_type=ABSENT)
+    return Mcp(
+        is_error=members.get("isError") not in (None, False),
+        content=tuple(cast("list[object]", content)) if isinstance(content, (list, tuple)) else (),
+        structured=members.get("structuredContent", ABSENT),
+        result_type=members.get("resultType"),
+        input_requests=members.get("inputRequests", ABSENT),
+        request_state=members.get("requestState", ABSENT),
+        status=members.get("status"),
+    )
