@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +35,8 @@ from forbear.core.states import (
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
-from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.calls import arguments_from, frozen_arguments
+from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.program import Asked, Decided, Frame
@@ -250,6 +251,7 @@ class Engine:
             would=decision.would,
             completed=decided.completed,
             pending=decided.pending,
+            effective=self._effective(call.tool, call.arguments) if call.edited and attempt is None else None,
         )
 
     def hold_value(self, attempt: Attempt, value: tuple[object] | None) -> None:
@@ -303,7 +305,14 @@ class Engine:
             value=value,
             ticket=ready.ticket or None,
             action=ready.action,
+            effective=self._effective(ready.tool, ready.effective) if ready.effective else None,
         )
+
+    def _effective(self, tool: str, arguments: str) -> Mapping[str, object]:
+        """Return the arguments that ran instead of the proposed ones, without those that are secret."""
+        secret = self.tools.known_policy(tool).secret
+        found = arguments_from(arguments)
+        return {name: HIDDEN if name in secret else value for name, value in found.items()}
 
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""

@@ -538,5 +538,6 @@ def _ready_row(root: str, call: Call, attempt: int, decision: Decision, told: En
         told=told,
         ticket=decision.ticket or "",
         order=to_us(now),
+        effective=call.arguments if call.edited else "",
     )
     return ready_row(root, ready)
