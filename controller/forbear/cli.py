@@ -7,12 +7,12 @@ something exits with 1.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Protocol, cast
+from typing import Annotated
 
 import typer
 
@@ -30,44 +30,6 @@ what was refused stays refused, what may have happened is not repeated, \
 and what should be tried later is tried once, by the controller."""
 
 Files = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, readable=True)]
-
-
-class Failure(Protocol):
-    """One expectation of a vector file that was not met."""
-
-    @property
-    def id(self) -> str:
-        """Return the name of the case."""
-        ...
-
-    @property
-    def event(self) -> object:
-        """Return the index of the event that was decided, or what was read."""
-        ...
-
-    @property
-    def expected(self) -> object:
-        """Return what the vector states."""
-        ...
-
-    @property
-    def got(self) -> object:
-        """Return what the product decided."""
-        ...
-
-
-class Report(Protocol):
-    """The outcome of running vector files."""
-
-    @property
-    def passed(self) -> int:
-        """Return the number of cases without a failure."""
-        ...
-
-    @property
-    def failures(self) -> Sequence[Failure]:
-        """Return the failures in the order of the files."""
-        ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -191,11 +153,19 @@ vectors = typer.Typer(help="Run test vectors: whole stories and single signals."
 
 @vectors.command("run")
 def vectors_run(files: Files) -> None:
-    """Run vector files (journeys or signals) and print one line per failing case."""
-    report = cast("Report", importlib.import_module("forbear.testing.vectors").run(files))
+    """Run vector files (journeys or signals) and print one line per failing case: id, event, expected, got."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from forbear.testing.vectors import run as run_vectors
+
+    # On a terminal only, and gone when done: what is printed to a file is the failures and the closing line.
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("vectors", total=None)
+        report = run_vectors(files, progress=lambda done, total: bar.update(task, completed=done, total=total))
     for failure in report.failures:
         cells = (failure.id, failure.event, failure.expected, failure.got)
         typer.echo("  ".join(one_line(cell) for cell in cells))
-    failed = len({failure.id for failure in report.failures})
+    failed = sum(1 for _ in groupby(report.failures, key=lambda failure: failure.id))
     typer.echo(f"{report.passed} passed, {failed} failed")
     raise typer.Exit(FOUND if failed else OK)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from forbear.cli import main, one_line
+
+SIGNAL = {
+    "id": "S1",
+    "input": {"kind": "http", "method": "GET", "status": 403, "headers": [], "body": ""},
+    "effect": "read",
+    "now": "2026-01-05T12:00:00Z",
+    "expected": {"recovery": "do_not_retry", "retry_at": None, "certain": True},
+}
 
 
 @pytest.fixture
@@ -118,47 +126,26 @@ def test_an_added_command_cannot_replace_a_built_in_one(packages: Path, capsys: 
     assert "taken over" not in capsys.readouterr().out
 
 
-def scripted_vectors(monkeypatch: pytest.MonkeyPatch, *, passed: int, failures: list[SimpleNamespace]) -> list[object]:
-    """Put a scripted runner of vectors in place; return the list of what it was asked to run."""
-    asked: list[object] = []
-
-    def run(paths: list[Path]) -> SimpleNamespace:
-        asked.extend(paths)
-        return SimpleNamespace(passed=passed, failures=failures)
-
-    module = ModuleType("forbear.testing.vectors")
-    vars(module)["run"] = run
-    monkeypatch.setitem(sys.modules, "forbear.testing.vectors", module)
-    return asked
+def test_vectors_that_pass_print_only_the_closing_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of vectors that all hold prints nothing but the count, and the exit code is 0."""
+    path = tmp_path / "signals.jsonl"
+    path.write_text(json.dumps(SIGNAL) + "\n", "utf-8")
+    assert main(["vectors", "run", str(path)]) == 0
+    assert capsys.readouterr().out == "1 passed, 0 failed\n"
 
 
-def test_passing_vectors_close_with_the_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_vectors_that_fail_print_a_line_each_and_exit_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Vectors that all pass print nothing but the closing line, and the exit code is 0."""
-    asked = scripted_vectors(monkeypatch, passed=38, failures=[])
-    (tmp_path / "a.jsonl").touch()
-    assert main(["vectors", "run", str(tmp_path / "a.jsonl")]) == 0
-    assert capsys.readouterr().out == "38 passed, 0 failed\n"
-    assert asked == [tmp_path / "a.jsonl"]
-
-
-def test_failing_vectors_print_a_line_each_and_exit_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each failure is one line (case, event, expected, got), and a case that failed twice counts once."""
-    failures = [
-        SimpleNamespace(id="J07", event=3, expected="block", got="execute\nagain"),
-        SimpleNamespace(id="J07", event=4, expected="stop", got="block"),
-    ]
-    scripted_vectors(monkeypatch, passed=37, failures=failures)
-    (tmp_path / "a.jsonl").touch()
-    assert main(["vectors", "run", str(tmp_path / "a.jsonl")]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "J07  3  block  execute again",
-        "J07  4  stop  block",
-        "37 passed, 1 failed",
-    ]
+    """Each failing case is one line (id, event, expected, got), the closing line counts cases, the exit code is 1."""
+    wrong = SIGNAL | {"id": "S2", "expected": {"recovery": "request_approval", "retry_at": None}}
+    path = tmp_path / "signals.jsonl"
+    path.write_text("\n".join([json.dumps(SIGNAL), json.dumps(wrong), "not JSON"]), "utf-8")
+    assert main(["vectors", "run", str(path)]) == 1
+    *failures, closing = capsys.readouterr().out.splitlines()
+    assert closing == "1 passed, 2 failed"
+    assert [line.split("  ")[0] for line in failures] == ["S2", "signals.jsonl:3"]
+    assert "request_approval" in failures[0]
 
 
 def test_one_line_escapes_what_could_move_the_cursor() -> None:

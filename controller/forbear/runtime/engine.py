@@ -38,10 +38,11 @@ from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
+from forbear.runtime.notes import Ready, result_key, result_of
 from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import Ready, result_key, result_of, tree_scope
+from forbear.runtime.rows import tree_scope
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
 

@@ -23,6 +23,7 @@ from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_rep
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.inspection import looked_flow
+from forbear.runtime.notes import keep
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
     Decided,
@@ -39,7 +40,7 @@ from forbear.runtime.program import (
 )
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import is_recorded, payload
-from forbear.runtime.rows import keep, stored
+from forbear.runtime.rows import stored
 from forbear.runtime.steps import (
     Ended,
     Executor,

@@ -13,10 +13,7 @@ from forbear.core.states import Action, AwaitingApproval, Hold
 from forbear.core.vocabulary import Scope
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
-try:
-    from forbear.runtime.operator import Operator
-except ImportError:
-    Operator = None
+from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.store.codec import decode, from_us
@@ -59,7 +56,7 @@ class Product:
             worker=False,
         )
         controller.declare(declarations(self._story, verdict=self._verdict, quota=self._quota))
-        self._operator = Operator(controller) if Operator else None
+        self._operator = Operator(controller)
         return controller
 
     def close(self) -> None:
@@ -145,14 +142,14 @@ class Product:
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.approve(ticket, fingerprint=fingerprint, actor=actor)
+        return self._operator.approve(ticket, fingerprint, actor=actor)
 
     def deny(self, ticket: str, *, actor: str) -> Reply | None:
         """Say no; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.deny(ticket, fingerprint=fingerprint, actor=actor)
+        return self._operator.deny(ticket, fingerprint, actor=actor)
 
     def edit(self, ticket: str, *, tool: str, arguments: object, actor: str) -> Reply | None:
         """Write another call instead; None = the question is not open any more."""
@@ -161,8 +158,8 @@ class Product:
             return None
         return self._operator.edit(
             ticket,
+            fingerprint,
             cast("Mapping[str, object]", arguments),
-            fingerprint=fingerprint,
             tool=tool,
             actor=actor,
         )
@@ -178,7 +175,7 @@ class Product:
 
     def texts(self) -> list[str]:
         """Return what approvers see now."""
-        return [str(prompt) for prompt in self._operator.pending()] if self._operator else []
+        return [str(prompt) for prompt in self._operator.pending()]
 
     # ---- looking into the store ---------------------------------------------------------------------------------------
 
