@@ -60,7 +60,7 @@ def classify_http(http: Http, case: Case) -> Envelope:
 
 def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> Envelope:
     ruled = by_status(case, http.status, body)
-    if ruled is None and http.status < 500:
+    if ruled is None and http.status < 500 and case.policy.text_rules:
         ruled = by_text(case, text_of(http.body), body)
     if ruled is not None:
         return timed(ruled, ends.hint())

@@ -33,6 +33,13 @@ recovery = "do_not_retry"
 behaviour = "Stop and report; the owner unfreezes the desk."
 text = "This desk is frozen by its owner."
 """
+DEPRECATED = """
+[codes.X]
+text = 'a'
+behaviour = 'b'
+recovery = 'do_not_retry'
+status = 'deprecated'
+"""
 
 
 @pytest.mark.parametrize("code", NEEDED)
@@ -162,13 +169,10 @@ def test_wrong_files_are_not_loaded(tmp_path: Path, text: str, message: str) -> 
         ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\nowner = 'controller'", "owner"),
         ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\nstatus = 'deprecated'", "life cycle"),
         ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\nreplacement = 'RATE_LIMITED'", "life cycle"),
-        ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\nstatus = 'deprecated'\n"
-         "replacement = 'X'\nremoval_date = '2027-01-31'", "life cycle"),
-        ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\nstatus = 'deprecated'\n"
-         "replacement = 'RATE_LIMITED'\nremoval_date = 'soon'", "life cycle"),
+        (DEPRECATED + "replacement = 'X'\nremoval_date = '2027-01-31'", "life cycle"),
+        (DEPRECATED + "replacement = 'RATE_LIMITED'\nremoval_date = 'soon'", "life cycle"),
         ("[codes.RATE_LIMITED]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'", "reuse"),
-        ("[codes.X]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'\n"
-         "[codes.Y]\ntext = 'a'\nbehaviour = 'b'\nrecovery = 'do_not_retry'", "text"),
+        (DEPRECATED + DEPRECATED.replace("codes.X", "codes.Y"), "text"),
     ],
 )  # fmt: skip
 def test_check_finds(tmp_path: Path, text: str, rule: str) -> None:
