@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-from forbear import Refused
-from forbear.contract import Mcp, Raw, Value, is_contract
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
+
+from forbear import Refused
+from forbear.contract import Mcp, Raw, Value, is_contract
 
 __all__ = ["Probe", "Shot", "raw_of", "visible_arguments", "watched"]
 
@@ -144,6 +145,9 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         error, in_function = shot.error
         if isinstance(error, ValidationError) and not in_function:
             raise _invalid(error, tool) from error
+        if isinstance(error, ToolException) and in_function:
+            # LangChain's word for "the tool answered with an error"; tools loaded from an MCP server answer so.
+            return Mcp(is_error=True, content=_blocks(str(error)))
         raise error
     message = shot.message
     if isinstance(message, ToolMessage):

@@ -120,9 +120,7 @@ def is_halted(messages: Sequence[AnyMessage], *, skip: str = "") -> bool:
         if isinstance(message, ToolMessage):
             if mark_of(message).get("answer") == "halted":
                 return True
-        elif isinstance(message, HumanMessage):
-            return False
-        elif isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip):
+        elif isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip)):
             return False
     return False
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, cast
 
-from forbear import Operator, Pending, Reply
-from forbear.errors import UsageError
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import interrupt
 
+from forbear import Operator, Pending, Reply
+from forbear.errors import UsageError
 from forbear_adapters._kit.lines import Once
 from forbear_adapters._kit.pause import Decision, Prompt, decisions, payload
 

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from forbear import Controller, Reply
-from forbear.contract import Raised, Raw
-from forbear.errors import ConfigError
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from forbear import Controller, Reply
+from forbear.contract import Raised, Raw
+from forbear.errors import ConfigError
 from forbear_adapters._kit.capture import Probe, Shot, raw_of, visible_arguments, watched
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of

@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
-from forbear import Controller, Operator
-from forbear.errors import ConfigError, UsageError
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse, hook_config
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import BaseTool
@@ -19,6 +17,8 @@ from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 
+from forbear import Controller, Operator
+from forbear.errors import ConfigError, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, messages_of
 from forbear_adapters._kit.pause import Decision, Prompt

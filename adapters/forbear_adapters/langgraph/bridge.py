@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, cast
 
-from forbear import Controller, Operator, Reply
-from forbear.errors import ConfigError, RunHalted, UsageError
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
@@ -21,12 +19,14 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from forbear import Controller, Operator, Reply
+from forbear.errors import ConfigError, RunHalted, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
 from forbear_adapters._kit.pause import Decision, Prompt
 from forbear_adapters._kit.people import ask_about, edited, may_pause, put
 from forbear_adapters._kit.ready import replacements
-from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, answer_message, unretried
+from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, unretried
 
 __all__ = ["RecoveryToolNode"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from forbear_adapters._kit.messages import is_halted, messages_of
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.messages.tool import ToolCall
+
+from forbear_adapters._kit.messages import is_halted, messages_of
 
 __all__ = ["calls_of", "recovery_condition"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from forbear import Controller
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
+from forbear import Controller
 from forbear_adapters._kit.messages import messages_of
 from forbear_adapters._kit.ready import replacements
 
