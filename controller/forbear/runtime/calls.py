@@ -109,7 +109,7 @@ def _target(policy: ToolPolicy, operation: str, arguments: Arguments) -> str | N
     declared = policy.target
     if declared is None:
         return None
-    if isinstance(declared, tuple):
+    if not callable(declared):
         return target_key(operation, {name: arguments.get(argument) for name, argument in declared})
     try:
         named = declared(arguments)
@@ -125,11 +125,10 @@ def _quota(policy: ToolPolicy, arguments: Arguments) -> str | None:
     if declared is None or isinstance(declared, str):
         return declared
     try:
-        named = declared(arguments)
+        named: object = declared(arguments)
     except Exception:  # noqa: BLE001 - the author's function; no quota = the hold falls back to target or action
         return None
-    # The author's function is typed, but may be untyped code.
-    return named if isinstance(named, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    return named if isinstance(named, str) else None
 
 
 def begin_judging(policy: ToolPolicy, arguments: Arguments) -> RuleVerdict | Awaitable[object]:

@@ -39,10 +39,11 @@ from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
+from forbear.runtime.notes import Ready, result_key, result_of
 from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import Ready, result_key, result_of, tree_scope
+from forbear.runtime.rows import tree_scope
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
 
@@ -323,9 +324,7 @@ class Engine:
             return told
         return replace(told, safe_message=message, request_id=told.request_id or request_id)
 
-    def _attempt(
-        self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool
-    ) -> Attempt:
+    def _attempt(self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool) -> Attempt:
         arguments = frozen_arguments(call)
         key = asked.policy.idempotency_key
         if key is not None:
@@ -374,9 +373,7 @@ def _told(decided: Decided, attempt: Attempt | None) -> Envelope:
     action = decided.action
     if action is not None and isinstance(action.phase, Completed):
         phase = action.phase
-        return phase.told or Envelope(
-            outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id
-        )
+        return phase.told or Envelope(outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id)
     return Envelope(outcome=Outcome.SUCCESS if decided.recorded is not None else Outcome.PENDING, executed=Executed.YES)
 
 
@@ -386,9 +383,7 @@ def _recorded(decided: Decided, envelope: Envelope) -> tuple[tuple[object] | Non
         return decided.value, envelope
     if decided.recorded is not None:
         return (result_of(decided.recorded),), envelope
-    kept_nothing = replace(
-        envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT
-    )
+    kept_nothing = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT)
     return None, kept_nothing
 
 

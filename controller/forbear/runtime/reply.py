@@ -119,7 +119,9 @@ class Reply:
                 return "" if envelope.outcome in COMPLETED else f"{self.tool}: {said}."
             case Answer.PENDING:
                 when = f" at {instant_text(self.retry_at)}" if self.retry_at is not None else " later"
-                return f"{self.tool} waits and will be done{when}." if self.ticket else f"{self.tool} can be used{when}."
+                return (
+                    f"{self.tool} waits and will be done{when}." if self.ticket else f"{self.tool} can be used{when}."
+                )
             case Answer.NEEDS_APPROVAL:
                 return f"{self.tool} waits for your approval ({self.ticket})."
             case Answer.BLOCKED | Answer.STOPPED:
