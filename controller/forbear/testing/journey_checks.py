@@ -90,9 +90,11 @@ def unmet(expected: Expectation, seen: tuple[Seen, ...], *, start: datetime, dri
         drift: So many seconds the runner's clock is ahead of the event's own time (the controller's jitter).
     """
     about = expected.details.get("for")
+    has_own = any(one.is_own for one in seen)
     reasons: list[str] = []
     for one in seen:
-        if about is not None and one.call != about:
+        # An expectation that names no call is about the event's own one, where it has one.
+        if one.call != about if about is not None else has_own and not one.is_own:
             continue
         if not _is_decision(expected, one):
             continue

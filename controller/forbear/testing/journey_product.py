@@ -13,7 +13,6 @@ from forbear.contract import Raised, RaisedFacts, Raw
 from forbear.contract.exceptions import classes
 from forbear.core.states import Action, AwaitingApproval, Hold, Phase
 from forbear.core.vocabulary import Scope
-from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Attempt, Reply
@@ -175,13 +174,12 @@ class Product:
         )
 
     def lift(self, about: str, ticket: str | None, *, actor: str) -> None:
-        """End the hold of a rule, or of a call."""
+        """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""
         for hold in self._holds():
             named = hold.scope is Scope.RULE and about == f"rule:{hold.value}"
             if named or (ticket is not None and hold.ticket == ticket):
                 self._operator.lift(hold.ticket, actor=actor)
                 return
-        raise UsageError(f"nothing stands that {about!r} could lift")
 
     def texts(self) -> list[str]:
         """Return what approvers see now."""

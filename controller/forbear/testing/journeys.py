@@ -89,6 +89,9 @@ class _Story:
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
         self.attempts: dict[str, Attempt] = {}
+        self.open: set[str] = set()
+        self.final: dict[str, Seen] = {}
+        self.proposed: set[tuple[str, str, str]] = set()
         self.made_for: dict[tuple[str, int], str] = {}
         self.requests: dict[str, str] = {}
         self.last: dict[str, str] = {}
@@ -201,7 +204,11 @@ class _Story:
                 self._verdicts[key] = (event.verdict, event.rule)
             if event.quota_scope is not None:
                 self._quotas[key] = event.quota_scope
-        return [self._propose(event)]
+        proposal = (event.id, event.tool, repr(event.args))
+        again = proposal in self.proposed
+        self.proposed.add(proposal)
+        self.calls[event.id] = event
+        return [self._propose(event, again=again)]
 
     def _propose(self, call: Call, *, again: bool = False) -> Seen:
         siblings = 1
@@ -277,6 +284,7 @@ class _Story:
             )
         )
         self.attempts[call] = attempt
+        self.open.add(call)
         self.made_for[attempt.action, attempt.number] = call
         self.requests[attempt.request_id] = call
         self.last[attempt.action] = call
@@ -293,6 +301,7 @@ class _Story:
 
     def _count_final(self, seen: Seen) -> None:
         if seen.decisions & _FINAL and "inspect_only" not in seen.decisions:
+            self.final[seen.call] = seen
             self.finals[seen.call] = self.finals.get(seen.call, 0) + 1
 
     # ---- results ----------------------------------------------------------------------------------------------------
@@ -303,6 +312,7 @@ class _Story:
             raise _Broken(f"{event.call} was never started, so it cannot have a result")
         raw = raw_of(event, start=self.story.start, instants=self._instants)
         was_unknown = event.call in self.unknown
+        self.open.discard(event.call)
         reply = self.product.settle(attempt, raw)
         hold = self.product.hold(reply.ticket)
         seen = of_reply(reply, call=event.call, hold=hold)
@@ -439,7 +449,11 @@ class _Story:
         expires_at = self.prompts.get(call.id)
         expired = expires_at is not None and self.clock.now() >= expires_at
         words = {"approval_expired"} if expired else {"approval_spent"}
-        return Seen(call=call.id, decisions=frozenset({"block"}), words=frozenset(words), executed="no")
+        standing = Seen(call=call.id, decisions=frozenset({"block"}), words=frozenset(words), executed="no")
+        final = next(iter(self._as_it_stands(call.id)), None)
+        if final is None or "deliver_completed" not in final.decisions:
+            return standing
+        return replace(final, decisions=final.decisions | {"block"}, words=final.words | words)
 
     def _is_lost(self, what: str) -> bool:
         """Say whether the next crash of the story loses what happens now."""
@@ -488,7 +502,7 @@ class _Story:
                 return self._again(event) if event.replayed is not None else []
 
     def _timer(self, event: Control) -> list[Seen]:
-        call = self._known(event.call)
+        call = self._known(event.call if event.call is not None else self._next_due())
         ticket = self.tickets.get(call.id)
         if ticket is None:
             raise _Broken(f"{call.id} waits for nothing")
@@ -502,17 +516,22 @@ class _Story:
             seen.extend(self._due(own=call.id))
             if any(one.call == call.id for one in seen):
                 break
-        if not any(one.call == call.id for one in seen) and call.id in self.attempts:
-            seen.extend(self._started_before(call.id))
+        if not any(one.call == call.id for one in seen):
+            seen.extend(self._as_it_stands(call.id))
         return seen
 
-    def _started_before(self, call: str) -> list[Seen]:
-        """A start at the same instant as an earlier timer's was seen then."""
-        return [
-            Seen(call=call, decisions=frozenset({"execute"}), by="controller", args=one.args)
-            for one in self.dispatches
-            if one.call == call and one.by == "controller" and one.at == self.clock.now()
-        ]
+    def _next_due(self) -> str | None:
+        """Return the call whose row is due first."""
+        due = [(at, call) for call, ticket in self.tickets.items() if (at := self.product.due_at(ticket)) is not None]
+        return min(due)[1] if due else None
+
+    def _as_it_stands(self, call: str) -> list[Seen]:
+        """Return what holds of a call that an event does nothing to: it runs, or it has its result."""
+        if call in self.open and self.attempts[call].by_controller:
+            args = dict(self.attempts[call].arguments)
+            return [Seen(call=call, decisions=frozenset({"execute"}), by="controller", args=args)]
+        final = self.final.get(call)
+        return [] if final is None else [replace(final, source=final.source or call, is_own=True)]
 
     def _due(self, *, own: str) -> list[Seen]:
         """Let the controller start what is due now."""
@@ -532,6 +551,8 @@ class _Story:
             seen.append(replace(one, is_own=is_own))
             if is_own and own and call != own:
                 seen.append(replace(one, call=own))
+                if reply.attempt is not None:
+                    self.attempts[own] = reply.attempt
         return seen
 
     def _again(self, event: Control) -> list[Seen]:
@@ -580,6 +601,8 @@ class _Story:
             if event.call is not None and event.call != call:
                 # It had joined this call's wait or prompt.
                 seen.append(replace(one, call=event.call))
+        if not seen and event.call is not None:
+            seen.extend(self._as_it_stands(event.call))
         return seen
 
     def _known(self, name: str | None) -> Call:
