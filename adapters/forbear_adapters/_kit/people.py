@@ -1,4 +1,7 @@
-"""Ask a person through a paused graph, and hand the answers to the operator's side of the controller. No LangGraph here."""
+"""Ask a person through a paused graph, and hand the answers to the operator's side of the controller.
+
+Nothing is approved here: an answer only reaches the operator, who checks ticket, fingerprint and time.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ from typing import Final, cast
 from forbear import Operator, Pending, Reply
 from forbear.errors import UsageError
 from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import interrupt
 
-from forbear_adapters._kit.pause import Decision, Prompt, decisions
+from forbear_adapters._kit.lines import Once
+from forbear_adapters._kit.pause import Decision, Prompt, decisions, payload
 
-__all__ = ["ask_about", "decide", "may_pause"]
+__all__ = ["ask_about", "edited", "may_pause", "put"]
 
 # LangGraph's own constant; there is no public way to learn whether a pause can be resumed (1.2: the `thread_id` of
 # `execution_info` is set without a checkpointer, too). Where it is renamed nothing pauses, and calls answer that they
@@ -60,7 +67,32 @@ def _prompt(pending: Pending, call_id: str) -> Prompt:
     )
 
 
-def decide(operator: Operator, answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
+def put(operator: Operator, prompts: Sequence[Prompt], once: Once) -> list[Decision]:
+    """Pause the graph with these prompts; on the resume, return the answers that were taken.
+
+    Raises:
+        GraphInterrupt: there is no answer yet.
+    """
+    taken = _decide(operator, interrupt(payload(prompts)), prompts)
+    if not taken:
+        once.warn(
+            "answer",
+            'the resume value answers no open question; pass {ticket: {"decision": ..., "fingerprint": ...}} with ticket '
+            "and fingerprint of the interrupt's value",
+        )
+    return taken
+
+
+def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseTool]) -> ToolCallRequest:
+    """Return a request as a person changed it."""
+    call = request.tool_call
+    name = said.tool or call["name"]
+    changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
+    tool = request.tool if name == call["name"] else tools.get(name)
+    return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+
+
+def _decide(operator: Operator, answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
     """Take every part of an answer that names an open prompt and its fingerprint; return what was taken."""
     return [said for said in decisions(answer, prompts) if _taken(operator, said)]
 

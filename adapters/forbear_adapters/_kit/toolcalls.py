@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from forbear import Controller, Reply
@@ -68,6 +68,10 @@ class Place:
     # A pause can be resumed, and then the graph proposes its calls again; otherwise the controller starts them itself.
     reproposes: bool = False
 
+    def forced_to(self, choice: str) -> Place:
+        """Return the same place, with what the model was made to call."""
+        return replace(self, forced=choice)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answered:
@@ -117,7 +121,7 @@ class Gate:
             GraphBubbleUp: the tool paused the graph; passed through untouched.
         """
         shots: list[Shot] = []
-        tool = self._tool(request.tool)
+        tool = None if request.tool is None else self.see(request.tool)
 
         def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -147,7 +151,7 @@ class Gate:
             GraphBubbleUp: the tool paused the graph; passed through untouched.
         """
         shots: list[Shot] = []
-        tool = self._tool(request.tool)
+        tool = None if request.tool is None else self.see(request.tool)
 
         async def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -188,31 +192,23 @@ class Gate:
 
     # ---- tools ------------------------------------------------------------------------------------------------------
 
-    def _tool(self, tool: BaseTool | None) -> BaseTool | None:
-        """Return the watched copy of a tool.
+    def see(self, tool: BaseTool) -> BaseTool:
+        """Return the watched copy of a tool, and let the controller run the tool by itself: a retry, a parked call.
+
+        A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
 
         Raises:
             ConfigError: the tool retries inside.
         """
-        if tool is None:
-            return None
         found = self._watched.get(id(tool))
         if found is None:
             refuse_retries(tool)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
             found = self._watched[id(tool)] = (tool, watched(tool))
+            if not _needs_graph(tool):
+                self.controller.bind(tool.name, _alone(tool, found[1]))
         return found[1]
-
-    def bind(self, tool: BaseTool) -> None:
-        """Let the controller run a tool by itself: a retry that is due, a parked call, a grant that nobody re-proposes.
-
-        A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
-        """
-        copy = self._tool(tool)
-        assert copy is not None
-        if not _needs_graph(tool):
-            self.controller.bind(tool.name, _alone(tool, copy))
 
 
 def _placed(call: ToolCall, place: Place) -> dict[str, Any]:
@@ -275,6 +271,8 @@ def answer_message(reply: Reply, call: ToolCall, *, step: str, tool: BaseTool | 
     marked: dict[str, object] = {"answer": str(reply.answer), "request_id": reply.request_id}
     if reply.ticket is not None:
         marked["ticket"] = reply.ticket
+    if reply.answer == "halted":
+        marked["for_user"] = reply.for_user()
     return ToolMessage(
         reply.for_model(),
         id=message_id(step, call_id),

@@ -20,14 +20,13 @@ from langchain_core.tools import tool as make_tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import interrupt
 
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
-from forbear_adapters._kit.pause import Decision, Prompt, payload
-from forbear_adapters._kit.people import ask_about, decide, may_pause
+from forbear_adapters._kit.pause import Decision, Prompt
+from forbear_adapters._kit.people import ask_about, edited, may_pause, put
+from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, answer_message, unretried
-from forbear_adapters.langgraph.ready import replacements
 
 __all__ = ["RecoveryToolNode"]
 
@@ -118,7 +117,7 @@ class RecoveryToolNode(ToolNode):
             built = [unretried(tool) for tool in built]
         self._gate: Final = Gate(controller, built_at=user_line())
         for tool in built:
-            self._gate.bind(tool)
+            self._gate.see(tool)
         self._operator: Final = Operator(controller) if operator is None else operator
         self._tool_choice: Final = tool_choice
         self._on_halt: Final = on_halt
@@ -197,14 +196,8 @@ class RecoveryToolNode(ToolNode):
 
     def _edited(self, batch: Batch, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request as a person edited it."""
-        call = request.tool_call
-        said = next((one for one in batch.edits if one.prompt.call_id == call["id"]), None)
-        if said is None:
-            return request
-        name = said.tool or call["name"]
-        changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
-        tool = self.tools_by_name.get(name)
-        return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+        said = next((one for one in batch.edits if one.prompt.call_id == request.tool_call["id"]), None)
+        return request if said is None else edited(request, said, self.tools_by_name)
 
     def _place(self, batch: Batch, request: ToolCallRequest) -> Place:
         if batch.place is None:
@@ -260,14 +253,8 @@ class RecoveryToolNode(ToolNode):
 
     def _put(self, batch: Batch, prompts: Sequence[Prompt]) -> None:
         batch.paused = True
-        taken = decide(self._operator, interrupt(payload(prompts)), prompts)
+        taken = put(self._operator, prompts, self._gate.once)
         batch.edits.extend(said for said in taken if said.word == "edit")
-        if not taken:
-            self._gate.once.warn(
-                "answer",
-                "the resume value answers no open question; pass {ticket: {\"decision\": ..., \"fingerprint\": ...}} "
-                "with ticket and fingerprint of the interrupt's value",
-            )
 
     # ---- what the graph gets ----------------------------------------------------------------------------------------
 

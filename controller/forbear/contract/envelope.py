@@ -199,7 +199,8 @@ def _read_problem(members: Mapping[str, object], *, strict: bool) -> tuple[Envel
     if "code" not in extensions and isinstance(kind, str) and kind.startswith(_URN):
         extensions["code"] = kind.removeprefix(_URN)
     status = members.get("status")
-    if "http_status" not in extensions and isinstance(status, int):
+    if not extensions.keys() & {"http_status", "code"} and isinstance(status, int):
+        # Of our own problems `status` is made up from the class.
         extensions["http_status"] = status
     if "recovery" not in extensions and "action" not in extensions and "code" not in extensions:
         extensions["recovery"] = _by_status(status)

@@ -23,6 +23,7 @@ from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_rep
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.inspection import looked_flow
+from forbear.runtime.notes import keep
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
     Decided,
@@ -39,7 +40,7 @@ from forbear.runtime.program import (
 )
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import is_recorded, payload
-from forbear.runtime.rows import keep, stored
+from forbear.runtime.rows import stored
 from forbear.runtime.steps import (
     Ended,
     Executor,
@@ -304,9 +305,7 @@ def call_flow(
     root = engine.roots[ask.run]
     for _ in range(MAX_INLINE_WAITS):
         if reply.attempt is not None:
-            reply = yield from run_attempt(
-                engine, reply.attempt, executor, signals, answers_broken=answers_broken
-            )
+            reply = yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=answers_broken)
         elif reply.joins is not None:
             reply = yield from join_flow(reply)
         until = _waits_inline(engine, reply, wait=wait)
@@ -408,4 +407,3 @@ def cancel_flow(engine: Engine, root: str, key: str, *, acknowledged: bool) -> F
     event = Cancelled(acknowledged=acknowledged, ticket=engine.ids.ticket(), request_id=request_id)
     decided = yield from transact(tell(asked, event, here=True), root)
     return engine.answer(decided, asked)
-

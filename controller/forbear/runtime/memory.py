@@ -17,20 +17,17 @@ from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.live import LiveTree, Shared
+from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
-    Ready,
     change_rows,
-    count_of,
     known_id,
     line,
     phase_name,
     principal_scope,
-    ready_of,
     run_row,
     stored,
     tree_row,
     tree_scope,
-    turns_of,
 )
 
 # Trees beyond this many are dropped from memory, the longest unused first.

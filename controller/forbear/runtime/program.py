@@ -24,7 +24,7 @@ from forbear.errors import StoreError
 from forbear.ports import JournalLine, Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
 from forbear.runtime.live import LiveTree
-from forbear.runtime.rows import (
+from forbear.runtime.notes import (
     KEYS_SCOPE,
     MAX_TURNS,
     PromptFacts,
@@ -40,12 +40,11 @@ from forbear.runtime.rows import (
     ready_row,
     result_key,
     result_row,
-    run_row,
     run_scope,
     secret_row,
-    tree_scope,
     turns_row,
 )
+from forbear.runtime.rows import run_row, tree_scope
 from forbear.store.codec import to_us
 
 if TYPE_CHECKING:
@@ -134,6 +133,7 @@ def _decided(
         counted = None
         if asked.policy.idempotency_key is not None or isinstance(event, Inspected):
             counted = yield from fetch(tree_scope(asked.root), "completions", call.action)
+        drops = _answered_now(asked, live, decision)
         saved = yield from save(
             Save(
                 live=live,
@@ -151,7 +151,8 @@ def _decided(
                     *_completion(asked, decision, counted),
                     *_prompts(asked, live, decision),
                 ),
-                volatile=_is_volatile(live, call, decision),
+                drops=drops,
+                volatile=not drops and _is_volatile(live, call, decision),
             )
         )
         if saved:
@@ -184,6 +185,19 @@ def _with_result(asked: Asked, live: LiveTree, decision: Decision, now: datetime
         flight=None if flight is None else flight.join(),
         completed=completed,
         pending=pending,
+    )
+
+
+def _answered_now(asked: Asked, live: LiveTree, decision: Decision) -> tuple[tuple[str, str, str], ...]:
+    """Return the announcements of a result that this very call is delivered now: it is not told a second time."""
+    if not live.ready:
+        return ()
+    call = asked.call
+    delivered = {(command.action, command.attempt) for command in decision.commands if isinstance(command, Deliver)}
+    return tuple(
+        (tree_scope(asked.root), "ready", ready.key)
+        for ready in live.ready.values()
+        if (ready.action, ready.attempt) in delivered and (ready.run, ready.call_id) == (call.run, call.call_id)
     )
 
 
@@ -261,7 +275,11 @@ def propose(asked: Asked, *, ticket: str) -> Program[Decided]:
     def event(_live: LiveTree, _now: datetime) -> Event:
         return Proposed(call=call, reproposes=asked.reproposes, ticket=ticket, request_id=asked.request_id)
 
-    return (yield from _decided(asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""))
+    return (
+        yield from _decided(
+            asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""
+        )
+    )
 
 
 def settle(
@@ -328,7 +346,13 @@ def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) ->
 
 
 def tell_tree(
-    root: str, frame: Frame, event_at: Callable[[datetime], TreeEvent], *, run: str = "", turn: str = "", actor: str = ""
+    root: str,
+    frame: Frame,
+    event_at: Callable[[datetime], TreeEvent],
+    *,
+    run: str = "",
+    turn: str = "",
+    actor: str = "",
 ) -> Program[Decided | None]:
     """Feed an event of the tree. `turn` is the digest of an opaque turn id; one that was seen before changes nothing."""
     for _ in range(MAX_RACES):
@@ -368,7 +392,9 @@ def adopt(root: str, run: str, parent: str) -> Program[bool]:
         now = yield from read_clock()
         child = Run(id=run, parent=parent)
         puts = (run_row(root, child), link_row(run, root))
-        if (yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))):
+        if (
+            yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))
+        ):
             return True
     raise StoreError(f"run {run!r} lost {MAX_RACES} races against other writers")
 
@@ -538,5 +564,6 @@ def _ready_row(root: str, call: Call, attempt: int, decision: Decision, told: En
         told=told,
         ticket=decision.ticket or "",
         order=to_us(now),
+        effective=call.arguments if call.edited else "",
     )
     return ready_row(root, ready)

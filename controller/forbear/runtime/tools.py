@@ -73,7 +73,7 @@ class Toolbox:
             UsageError: the executor cannot be called.
         """
         # The author's code may be untyped.
-        if not callable(executor):  # pyright: ignore[reportUnnecessaryComparison]
+        if not callable(executor):
             raise UsageError(f"executor of tool {name!r}: must be callable")
         self._executors[name] = executor
 
@@ -136,9 +136,8 @@ class Toolbox:
                 return names
         if policy.required:
             return policy.required
-        if isinstance(policy.target, tuple):
-            return tuple(argument for _, argument in policy.target)
-        return ()
+        target = policy.target
+        return () if target is None or callable(target) else tuple(argument for _, argument in target)
 
     def is_read(self, name: str) -> bool:
         """Say whether a tool was declared a read."""
