@@ -24,7 +24,7 @@ MEANING = {
     "max_unattended": "a write that waited longer runs only if no human message came since",
     "max_parked": "calls that one time hold keeps for later",
     "inline_wait": "waits up to this are waited inside the call, where waiting blocks nobody",
-    "max_retries": "retries by the controller, per action and turn; 2 for temporary failures of repeatable reads",
+    "max_retries": "retries by the controller, per action and turn: 1, or 2 for temporary failures of repeatable reads",
     "max_repairs": "repairs in a row; 3 where the answers name fields, else 8",
     "max_refusals": "refusals of one code in a row from one operation; 3 for declared writes, else 8",
     "max_blocked_before_stop": "blocked steps under one hold before it is a stop",
