@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import cast
 
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Commit, JournalLine, Row
@@ -70,8 +71,9 @@ def inside(store: SqliteStore, owner: str) -> None:
             return TREE if name == "scope" else None
 
     store.register(owner)
-    half: tuple[Row, ...] = (started(owner), Stopping())  # type: ignore[arg-type]  # stands for a row, to stop there
-    store.commit(Commit(expected={TREE: store.load(TREE).version}, puts=half, journal=(line(1),)))
+    stopping = cast("Row", Stopping())
+    change = Commit(expected={TREE: store.load(TREE).version}, puts=(started(owner), stopping), journal=(line(1),))
+    store.commit(change)
 
 
 def count(store: SqliteStore, times: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from forbear.errors import ForbearError, StaleWrite, StoreError, UsageError
@@ -235,7 +236,7 @@ class StoreKit:
                 drops=((TREE, "action", "a"),),
                 journal=(line(1),),
             )
-            refused(StaleWrite, lambda change=change: store.commit(change))
+            refused(StaleWrite, partial(store.commit, change))
         assert store.load(TREE).version == 2
         assert list(store.load(TREE).rows) == [row("a", b"second")]
         assert (store.load(OTHER).version, list(store.load(OTHER).rows)) == (0, [])
@@ -262,7 +263,7 @@ class StoreKit:
         put(store, row("a", b"first"))
         for wrong in (row("\ud800"), row("b", due_us=2**63), row("b", owner="\udfff")):
             change = Commit(expected={TREE: 1}, puts=(row("a", b"second"), wrong), journal=(line(1),))
-            refused(StoreError, lambda change=change: store.commit(change))
+            refused(StoreError, partial(store.commit, change))
         assert list(store.load(TREE).rows) == [row("a", b"first")]
         assert store.load(TREE).version == 1
         assert list(store.journal()) == []
@@ -401,13 +402,13 @@ class StoreKit:
             lambda: store.fetch(TREE, "action", "a"),
             lambda: store.commit(Commit(expected={TREE: 1}, puts=(row("a"),))),
             lambda: store.due(1, 1),
-            lambda: store.next_due_us(),
+            store.next_due_us,
             lambda: store.by_ticket("tkt_1"),
-            lambda: store.tickets(),
-            lambda: store.lost(),
+            store.tickets,
+            store.lost,
             lambda: store.register("own_1"),
-            lambda: store.generation(),
-            lambda: store.journal(),
+            store.generation,
+            store.journal,
         ):
             refused(StoreError, use)
 
@@ -448,7 +449,7 @@ class SharedStoreKit(StoreKit):
     def test_no_update_of_another_store_is_lost(self, opener: Opener) -> None:
         """Stores that read, decide and commit one row at the same time all count."""
         stores = [opener() for _ in range(3)]
-        in_threads(*[lambda store=store: count_up(store, 20) for store in stores])
+        in_threads(*[partial(count_up, store, 20) for store in stores])
         assert stores[0].load(TREE).rows[0].body == b"60"
         numbers = [seq for seq, _ in stores[1].journal(limit=1000)]
         assert len(numbers) == len(set(numbers)) == 60

@@ -8,6 +8,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -26,11 +27,11 @@ class Machine:
         self.ns += round(seconds * 1e9)
 
 
-def test_now_is_the_machines_time_in_utc() -> None:
-    """An aware instant between two readings of the same clock."""
-    before = datetime.fromtimestamp(time.time_ns() // 10**9, UTC)
+def test_now_is_the_machines_time_in_utc(tmp_path: Path) -> None:
+    """An aware instant near the one that the file system stamped on a new folder."""
+    stamped = datetime.fromtimestamp(tmp_path.stat().st_mtime, UTC)
     now = SystemClock().now()
-    assert before <= now <= before + timedelta(minutes=5)
+    assert abs(now - stamped) < timedelta(minutes=5)
     assert now.tzinfo is UTC
 
 
@@ -119,3 +120,19 @@ def test_a_forked_child_never_repeats_its_parents_ids() -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert len(theirs) == 3 * 36
     assert not any(ids.ticket() in theirs for _ in range(3))
+
+
+def test_every_random_byte_serves_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids share no byte: each has 128 bits of its own, across the end of a pool."""
+    given: list[bytes] = []
+
+    def urandom(size: int) -> bytes:
+        start = len(b"".join(given)) // 2
+        given.append(b"".join(number.to_bytes(2) for number in range(start, start + size // 2)))
+        return given[-1]
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    ids = SystemIds()
+    made = "".join(ids.ticket().removeprefix("tkt_") for _ in range(600))
+    assert len(given) > 1
+    assert b"".join(given).hex().startswith(made)

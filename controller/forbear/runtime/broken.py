@@ -1,0 +1,81 @@
+"""What is answered where the store cannot be written. A governed call does not run then; an observed one does.
+
+Nothing is decided here: there is no state to decide on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from forbear.contract import Raw
+from forbear.core.values import Envelope
+from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome, Recovery
+from forbear.runtime.calls import arguments_of, build, frozen_arguments
+from forbear.runtime.engine import Ask, Engine
+from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.results import payload
+from forbear.runtime.steps import Executor, Flow, Perform, Signals, perform
+
+# Not the core's rules: no decision was made.
+RULE_BROKEN: Final = "any.proposed.controller_broken"
+RULE_UNRECORDED: Final = "any.returned.controller_broken"
+CODE: Final = "CONTROLLER_BROKEN"
+
+
+def broken_reply(engine: Engine, ask: Ask) -> Reply:
+    """Return the answer to a call that did not run because nothing could be decided."""
+    told = Envelope(outcome=Outcome.FAILED, executed=Executed.NO, code=CODE, recovery=Recovery.DO_NOT_RETRY)
+    return Reply(
+        answer=Answer.BLOCKED,
+        rule=RULE_BROKEN,
+        envelope=engine.envelope(told, engine.ids.request_id()),
+        tool=ask.tool,
+        run=ask.run,
+        step=ask.step,
+        call_id=ask.call_id,
+    )
+
+
+def unrecorded_reply(engine: Engine, attempt: Attempt, raw: Raw) -> Reply:
+    """Return what a tool said although it could not be recorded yet (it is, before the tree's next decision)."""
+    policy = engine.tools.known_policy(attempt.tool)
+    value = payload(raw)
+    judged = engine.judging(attempt, policy, raw, value=value, kept=False)(engine.clock.now())
+    envelope = engine.envelope(judged.envelope, attempt.request_id)
+    completed = envelope.outcome in COMPLETED and value is not None
+    return Reply(
+        answer=Answer.EXECUTED,
+        rule=RULE_UNRECORDED,
+        envelope=envelope,
+        tool=attempt.tool,
+        run=attempt.run,
+        step=attempt.step,
+        call_id=attempt.call_id,
+        value=value[0] if completed and value is not None else None,
+    )
+
+
+def ungoverned_flow(engine: Engine, ask: Ask, executor: Executor, signals: Signals) -> Flow[Reply]:
+    """Run an observed tool although nothing could be recorded: observing changes nothing for the caller."""
+    policy = engine.tools.known_policy(ask.tool)
+    call = build(policy, ask.arguments, run=ask.run, step=ask.step, call_id=ask.call_id, source=ask.source)
+    given, readable = arguments_of(ask.arguments)
+    attempt = Attempt(
+        tool=ask.tool,
+        arguments=frozen_arguments(call) if readable else given,
+        number=0,
+        run=ask.run,
+        step=ask.step,
+        call_id=ask.call_id,
+        fingerprint=call.fingerprint,
+        request_id=engine.ids.request_id(),
+        started_at=engine.clock.now(),
+        root=ask.run,
+        call=call,
+    )
+    ended = yield from perform(Perform(attempt=attempt, executor=executor, signals=signals))
+    if ended.error is not None:
+        raise ended.error
+    assert ended.raw is not None
+    return replace(unrecorded_reply(engine, attempt, ended.raw), rule=RULE_BROKEN)

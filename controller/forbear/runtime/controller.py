@@ -1,0 +1,530 @@
+"""`Controller`: the public object around tool calls. It declares tools, answers calls and runs what is due.
+
+Façade only: flows are in `flows.py`, decisions in the core. Nothing here looks at a recovery class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
+
+from forbear.contract import Catalogue, Raised, Raw, policies_from_toml
+from forbear.core.policy import Limits, ToolPolicy
+from forbear.errors import StoreError, UsageError
+from forbear.ports import Clock, Ids, Store
+from forbear.runtime.broken import broken_reply
+from forbear.runtime.clock import SystemClock, SystemIds
+from forbear.runtime.drive import running_loop
+from forbear.runtime.embedded import EmbeddedWorker
+from forbear.runtime.engine import Ask, Engine
+from forbear.runtime.flows import call_flow, end_flow, join_flow, propose_flow
+from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode
+from forbear.runtime.perform import INSIDE, Inside, arun_flow, ended_by, raw_of, run_flow
+from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.runs import RunHandle
+from forbear.runtime.steps import Ended, Executor, How, Signals
+from forbear.runtime.tools import Toolbox, name_of
+from forbear.runtime.worker import Passes, claim_flow, lost_flow, work_flow
+from forbear.store.codec import from_us
+
+F = TypeVar("F", bound=Callable[..., object])
+
+OnReady = Callable[[Reply], None]
+# What a caller gets where the store cannot be written: an exception, or a blocked reply.
+OnBroken = Literal["raise", "block"]
+ON_BROKEN: Final = ("raise", "block")
+
+
+class Where(TypedDict, total=False):
+    """Where a proposal comes from. Everything is optional; a missing `run` is one warning."""
+
+    # Id of the agent's run (its thread). Inside a governed call a new run is a child of that call's run.
+    run: str | None
+    # Run that this run is a child of.
+    parent: str | None
+    # The account whose quotas the run draws from; default: its root run.
+    principal: str | None
+    # Id of the model's message; default: the call is a step of its own.
+    step: str | None
+    # The framework's id of this call, by which a replay is recognised.
+    call_id: str | None
+    # Where the tool comes from ("" = this process).
+    source: str
+    # How many calls the step holds.
+    siblings: int
+    # The framework makes the model call this tool.
+    forced: bool
+    # The model's message was cut off.
+    truncated: bool
+    # Opaque id of the root run's turn; a new one begins a turn.
+    turn: str | None
+    # The framework proposes an approved call again by itself.
+    reproposes: bool
+
+
+class Controller:
+    """Stands between a model that proposes tool calls and the code that executes them.
+
+    Made by `open`. Safe for threads and tasks; one per process is enough, several are possible.
+
+    Example:
+        >>> controller = Controller.open(":memory:")
+        >>> _ = controller.declare("find_order", effect="read")
+        >>> controller.call("find_order", {"id": 7}, run="r1", execute=lambda id: {"id": id}).value
+        {'id': 7}
+        >>> controller.close()
+    """
+
+    def __init__(self, engine: Engine, *, worker: bool) -> None:
+        self._engine = engine
+        self._tools: Toolbox = engine.tools
+        self._passes = Passes(engine)
+        self._warned_about_run = False
+        self._closed = False
+        engine.on_late = self._settle_late
+        self._worker = EmbeddedWorker(self, engine) if worker else None
+        if self._worker is not None:
+            engine.on_work = self._worker.kick
+        engine.note_lost()
+
+    # ---- opening and closing ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        store: Store | None = None,
+        limits: Limits | dict[str, object] | None = None,
+        catalogue: Catalogue | str | os.PathLike[str] | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        approver: bool = True,
+        on_ready: OnReady | None = None,
+        strict: bool = False,
+        mode: str = "enforce",
+        worker: bool = True,
+    ) -> Self:
+        """Open a controller on a store.
+
+        Args:
+            path: A file, ``":memory:"``, a URL, or None for the user's own file.
+            store: An open store instead of `path`; it is closed with the controller.
+            limits: The numbers that bound every run; a tool may declare its own.
+            catalogue: The project's codes beside the built-in ones.
+            clock: The time; a test passes its own.
+            ids: Request ids and tickets; a test passes its own.
+            approver: Somebody can answer prompts. Without one nothing that needs approval ever runs.
+            on_ready: Called with each result that became ready outside a call; it is in the run's inbox as well.
+            strict: A missing run id and an undeclared tool are errors.
+            mode: ``"enforce"``, or ``"observe"``: nothing changes for callers, decisions are only recorded.
+            worker: Do what is due in this process, in a thread or task of its own, from the first call that waits.
+
+        Raises:
+            ConfigError: an option is wrong.
+            SchemaTooNew: a newer release wrote the database.
+            StoreError: the store cannot be opened.
+        """
+        clock = SystemClock() if clock is None else clock
+        check_clock(clock)
+        bounds, word, codes = read_limits(limits), read_mode(mode), read_catalogue(catalogue)
+        opened = open_store(path, clock) if store is None else store
+        try:
+            engine = Engine(
+                store=opened,
+                clock=clock,
+                ids=SystemIds() if ids is None else ids,
+                tools=Toolbox(bounds, mode=word, strict=strict),
+                limits=bounds,
+                catalogue=codes,
+                approver=approver,
+                strict=strict,
+                threads=_threads_for(opened),
+            )
+            engine.on_ready = on_ready
+            return cls(engine, worker=worker)
+        except BaseException:
+            opened.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the worker, write what reads left to write, and close the store; calling it twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._worker is not None:
+            self._worker.stop()
+        try:
+            self._engine.world.flush()
+        finally:
+            self._engine.store.close()
+            if self._engine.threads is not None:
+                self._engine.threads.shutdown(wait=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- declaring --------------------------------------------------------------------------------------------------
+
+    def declare(
+        self, *names: str | Mapping[str, Mapping[str, object] | ToolPolicy], **fields: object
+    ) -> tuple[ToolPolicy, ...]:
+        """Declare tools: names that share fields, or a mapping of names to their fields.
+
+        Raises:
+            ConfigError: a field is unknown or wrong; the tools before it in this call stay declared.
+            UsageError: no tool is named.
+        """
+        if not names:
+            raise UsageError("declare: must name at least one tool")
+        declared: list[ToolPolicy] = []
+        for name in names:
+            if isinstance(name, str):
+                declared.append(self._tools.declare(name, fields))
+                continue
+            for tool, own in name.items():
+                if isinstance(own, ToolPolicy):
+                    declared.append(self._tools.adopt(own))
+                else:
+                    declared.append(self._tools.declare(tool, {**fields, **own}))
+        return tuple(declared)
+
+    def declare_from(self, path: str | os.PathLike[str]) -> tuple[ToolPolicy, ...]:
+        """Declare the tools of a policy file in TOML.
+
+        Raises:
+            ConfigError: the file cannot be read or a policy in it is wrong; nothing was declared.
+        """
+        return tuple(self._tools.adopt(policy) for policy in policies_from_toml(Path(path)).values())
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+    @overload
+    def tool(self, fn: None = None, /, *, name: str | None = None, **fields: object) -> Callable[[F], F]: ...
+    def tool(self, fn: F | None = None, /, *, name: str | None = None, **fields: object) -> F | Callable[[F], F]:
+        """Declare a function as a tool and bind it as its executor; the function itself is returned unchanged."""
+
+        def register(function: F) -> F:
+            named = name_of(function) if name is None else name
+            self._tools.declare(named, fields)
+            self.bind(named, function)
+            return function
+
+        return register if fn is None else register(fn)
+
+    def bind(self, name: str, executor: Executor) -> None:
+        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments."""
+        self._tools.bind(name, executor)
+        if self._worker is not None:
+            self._worker.look_soon()
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        tool: str,
+        arguments: object,
+        *,
+        execute: Executor | None = None,
+        wait: bool = True,
+        signals: Signals = (),
+        on_broken: OnBroken = "raise",
+        **where: Unpack[Where],
+    ) -> Reply:
+        """Decide about a call, run its tool if it may run, and answer.
+
+        Args:
+            tool: The tool's name.
+            arguments: A mapping with a JSON form, or the JSON text of an object as the model wrote it.
+            execute: Runs the tool, called with keyword arguments; default: the bound executor.
+            wait: Wait inside the call where that is at most `inline_wait`.
+            signals: Exceptions that the framework steers itself with; they pass through.
+            on_broken: What happens where the store cannot be written: StoreError, or a blocked reply.
+            **where: Run, step and call id of the proposal, see `Where`.
+
+        Raises:
+            UsageError: the API was used wrongly (for example on a running event loop); nothing was executed.
+            StoreError: the store cannot be written. The tool did not run, or its end is committed later.
+        """
+        if running_loop() is not None:
+            raise UsageError("call: an event loop is running in this thread, use acall")
+        flow = call_flow(
+            self._engine,
+            self._ask(tool, arguments, where),
+            self._executor(tool, execute),
+            signals=signals,
+            wait=wait,
+            answers_broken=_answers(on_broken),
+        )
+        return run_flow(flow, self._engine)
+
+    async def acall(
+        self,
+        tool: str,
+        arguments: object,
+        *,
+        execute: Executor | None = None,
+        wait: bool = True,
+        signals: Signals = (),
+        on_broken: OnBroken = "raise",
+        **where: Unpack[Where],
+    ) -> Reply:
+        """Do what `call` does, in a task: the tool and the approval rule may be async."""
+        flow = call_flow(
+            self._engine,
+            self._ask(tool, arguments, where),
+            self._executor(tool, execute),
+            signals=signals,
+            wait=wait,
+            answers_broken=_answers(on_broken),
+        )
+        return await arun_flow(flow, self._engine)
+
+    # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
+
+    def propose(self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]) -> Reply:
+        """Decide about a call. Where the reply holds an `attempt`, the caller runs it once and settles it.
+
+        Raises:
+            UsageError: the API was used wrongly, or the tool's approval rule is async.
+            StoreError: the store cannot be written: the tool must not run.
+        """
+        ask = self._ask(tool, arguments, where)
+        try:
+            return run_flow(propose_flow(self._engine, ask), self._engine)
+        except StoreError:
+            if _answers(on_broken):
+                return broken_reply(self._engine, ask)
+            raise
+
+    async def apropose(
+        self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]
+    ) -> Reply:
+        """Do what `propose` does, in a task: the approval rule may be async."""
+        ask = self._ask(tool, arguments, where)
+        try:
+            return await arun_flow(propose_flow(self._engine, ask), self._engine)
+        except StoreError:
+            if _answers(on_broken):
+                return broken_reply(self._engine, ask)
+            raise
+
+    def settle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
+        """Say how an attempt ended and get the answer.
+
+        Args:
+            attempt: The attempt of a reply.
+            result: A raw result (`forbear.contract.Value`, `Raised`, `Http`, `Mcp`, …); anything else is taken for the
+                value that the tool returned. A `Raised` that is no answer (cancellation, KeyboardInterrupt) or one of
+                `signals` is committed as that; the caller raises it again.
+            signals: Exceptions that the framework steers itself with.
+
+        Raises:
+            StoreError: the store cannot be written; the end is committed before the tree's next decision.
+        """
+        return run_flow(end_flow(self._engine, attempt, _ended(result, signals)), self._engine)
+
+    async def asettle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
+        """Do what `settle` does, in a task."""
+        return await arun_flow(end_flow(self._engine, attempt, _ended(result, signals)), self._engine)
+
+    def join(self, reply: Reply) -> Reply:
+        """Wait for the attempt whose result answers this call too (`reply.joins`)."""
+        if running_loop() is not None:
+            raise UsageError("join: an event loop is running in this thread, use ajoin")
+        return reply if reply.joins is None else run_flow(join_flow(reply), self._engine)
+
+    async def ajoin(self, reply: Reply) -> Reply:
+        """Do what `join` does, in a task."""
+        return reply if reply.joins is None else await arun_flow(join_flow(reply), self._engine)
+
+    @contextmanager
+    def inside(self, attempt: Attempt) -> Generator[None]:
+        """Mark the code that runs an attempt: a run that starts in it is a child. `call` does this by itself."""
+        token = INSIDE.set(Inside(self._engine, attempt.root, attempt.run, attempt.call_id))
+        try:
+            yield
+        finally:
+            INSIDE.reset(token)
+
+    # ---- runs -------------------------------------------------------------------------------------------------------
+
+    def run(self, run: str, *, parent: str | None = None, principal: str | None = None) -> RunHandle:
+        """Return a handle on one agent run.
+
+        Raises:
+            UsageError: the run belongs to another tree or draws from another principal.
+        """
+        return RunHandle(self._engine, run, parent, principal)
+
+    # ---- what is due ------------------------------------------------------------------------------------------------
+
+    def work(self) -> list[Reply]:
+        """Do everything that is due now with the bound executors; results go into the inboxes of their runs.
+
+        Returns:
+            What became of each due call.
+
+        Raises:
+            StoreError: the store cannot be used; what was done before stays done.
+        """
+        self._recover()
+        done: list[Reply] = []
+        for root, action in self._passes.due(executes=True):
+            reply = run_flow(work_flow(self._engine, root, action.key), self._engine)
+            if reply is not None:
+                done.append(reply)
+        return done
+
+    async def awork(self) -> list[Reply]:
+        """Do what `work` does, in a task; due calls run at the same time."""
+        self._recover()
+        flows = [
+            arun_flow(work_flow(self._engine, root, action.key), self._engine)
+            for root, action in self._passes.due(executes=True)
+        ]
+        return [reply for reply in await asyncio.gather(*flows) if reply is not None]
+
+    def due(self) -> list[Reply]:
+        """Claim everything that is due now, for callers that execute by themselves.
+
+        Returns:
+            One reply for each due call: where it holds an `attempt`, the caller runs and settles it.
+        """
+        self._recover()
+        claimed: list[Reply] = []
+        for root, action in self._passes.due(executes=False):
+            reply = run_flow(claim_flow(self._engine, root, action.key), self._engine)
+            if reply is not None:
+                claimed.append(reply)
+        return claimed
+
+    def _recover(self) -> None:
+        for root in self._passes.lost_roots():
+            run_flow(lost_flow(self._engine, root), self._engine)
+
+    @property
+    def next_due_at(self) -> datetime | None:
+        """When the earliest scheduled thing of the store is due, aware UTC; None = nothing is scheduled."""
+        due_us = self._engine.store.next_due_us()
+        return None if due_us is None else from_us(due_us)
+
+    @property
+    def store(self) -> Store:
+        """The store that this controller is open on."""
+        return self._engine.store
+
+    @property
+    def engine(self) -> Engine:
+        """The parts of this controller, for the rest of `forbear`; not public."""
+        return self._engine
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, tool: str, arguments: object, where: Where) -> Ask:
+        run = where.get("run")
+        if not run:
+            run = self._missing_run()
+        return Ask(
+            tool=tool,
+            arguments=arguments,
+            run=run,
+            parent=where.get("parent"),
+            principal=where.get("principal"),
+            step=where.get("step") or "",
+            call_id=where.get("call_id") or "",
+            source=where.get("source", ""),
+            siblings=where.get("siblings", 1),
+            forced=where.get("forced", False),
+            truncated=where.get("truncated", False),
+            turn=where.get("turn"),
+            reproposes=where.get("reproposes", False),
+        )
+
+    def _missing_run(self) -> str:
+        inside = INSIDE.get()
+        if inside is not None and inside.owner is self._engine:
+            # Calls that a tool makes by itself belong to one child run of the call that it answers.
+            return f"{inside.run}/{inside.call_id or self._engine.ids.request_id()}"
+        if self._engine.strict:
+            raise UsageError("run: must be given (strict=True)")
+        if not self._warned_about_run:
+            self._warned_about_run = True
+            level, line = _caller()
+            warnings.warn(
+                f"call without a run id at {line}: each such call is a run of its own, so that no refusal is remembered "
+                "between them; pass run=…",
+                RuntimeWarning,
+                stacklevel=level,
+            )
+        return f"run_{self._engine.ids.request_id().removeprefix('act_')}"
+
+    def _executor(self, tool: str, execute: Executor | None) -> Executor:
+        found = execute if execute is not None else self._tools.executor(tool)
+        if found is None:
+            raise UsageError(f"tool {tool!r}: has no executor, pass execute=… or bind one")
+        return found
+
+    def _settle_late(self, attempt: Attempt, ended: Ended) -> None:
+        """Commit what a tool answered after its timeout, from the thread that it ran in."""
+        if not self._closed:
+            run_flow(end_flow(self._engine, attempt, ended), self._engine)
+
+
+def _answers(on_broken: str) -> bool:
+    if on_broken not in ON_BROKEN:
+        raise UsageError("on_broken: must be 'raise' or 'block'")
+    return on_broken == "block"
+
+
+def _ended(result: object, signals: Signals) -> Ended:
+    raw = raw_of(result)
+    if isinstance(raw, Raised):
+        return ended_by(raw.error, signals) if not isinstance(raw.error, Exception) or signals else _answered(raw)
+    return _answered(raw)
+
+
+def _answered(raw: Raw) -> Ended:
+    return Ended(how=How.ANSWERED, raw=raw)
+
+
+def _caller() -> tuple[int, str]:
+    """Return the stack level and the line of the nearest code outside this package."""
+    package = str(Path(__file__).parent.parent)
+    level = 1
+    frame = inspect.currentframe()
+    assert frame is not None
+    frame = frame.f_back or frame
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame = frame.f_back
+        level += 1
+    return level, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _threads_for(store: Store) -> ThreadPoolExecutor | None:
+    """Return threads for a store that says that its calls may block an event loop."""
+    if not getattr(store, "blocks", False):
+        return None
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="forbear-store")

@@ -1,0 +1,417 @@
+"""What all flows of one controller share: store, clock, tools, working set; and how a decision becomes a reply.
+
+Nothing is decided here and no tool is run here. Flows are in `flows.py`, the public object is in `controller.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final
+
+from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
+from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
+from forbear.core.events import Returned
+from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Completed,
+    Fresh,
+    NeedsRepair,
+    Parked,
+    Running,
+    Stopped,
+    Unknown,
+    Waiting,
+)
+from forbear.core.values import Call, Envelope
+from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
+from forbear.ports import Clock, Ids, Row, Store
+from forbear.runtime.calls import arguments_from, frozen_arguments
+from forbear.runtime.display import HIDDEN
+from forbear.runtime.live import LiveTree
+from forbear.runtime.memory import WorkingSet
+from forbear.runtime.notes import Ready, result_key, result_of
+from forbear.runtime.program import Asked, Decided, Frame
+from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.results import digest_of
+from forbear.runtime.rows import tree_scope
+from forbear.runtime.steps import Ended
+from forbear.runtime.tools import Toolbox
+
+RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"
+MAX_HELD_VALUES: Final = 256
+# Codes that the core puts in the place of the tool's own, whose text would say something else.
+REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
+_OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One proposal as the caller made it."""
+
+    tool: str
+    arguments: object
+    run: str
+    parent: str | None = None
+    principal: str | None = None
+    step: str = ""
+    call_id: str = ""
+    source: str = ""
+    siblings: int = 1
+    forced: bool = False
+    truncated: bool = False
+    turn: str | None = None
+    reproposes: bool = False
+
+
+class Engine:
+    """One controller's parts. Everything in it may be used from several threads and tasks."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        tools: Toolbox,
+        limits: Limits,
+        catalogue: Catalogue,
+        approver: bool,
+        strict: bool,
+        threads: ThreadPoolExecutor | None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.ids = ids
+        self.tools = tools
+        self.limits = limits
+        self.catalogue = catalogue
+        self.has_approver = approver
+        self.strict = strict
+        self.threads = threads
+        self.owner = ids.owner()
+        store.register(self.owner)
+        self.world = WorkingSet(store, clock)
+        # Runs that were seen, and the root of their tree.
+        self.roots: dict[str, str] = {}
+        # Calls that wait inside `call` for their own retry; the worker leaves them alone.
+        self.inline: Counter[tuple[str, str]] = Counter()
+        # Attempts that ended while the store could not be written.
+        self.unsettled: deque[tuple[Attempt, Ended]] = deque()
+        # Attempts of dead processes, by root, that nobody has taken notice of yet.
+        self.lost: dict[str, list[Row]] = {}
+        self.lost_lock = threading.Lock()
+        # Called when something was scheduled or asked, so that a worker runs.
+        self.on_work: Callable[[], None] = _no_work
+        self.on_ready: Callable[[Reply], None] | None = None
+        # Called with what a tool answered after its timeout (set by the flows, which settle it).
+        self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Digests of the policies that the store knows to be in use.
+        self.noted: dict[str, str] = {}
+        # What the controller's own executions returned, until the store's record is all that is left of it.
+        self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
+        self._secret = b""
+
+    # ---- what decisions are made on ---------------------------------------------------------------------------------
+
+    def frame(self, policy: ToolPolicy) -> Frame:
+        """Return what makes the core's view of a tree for an event about a tool."""
+
+        def make(live: LiveTree) -> Snapshot:
+            return live.snapshot(policy, self.limits, self.owner, has_approver=self.has_approver)
+
+        return make
+
+    def asked(
+        self,
+        root: str,
+        call: Call,
+        policy: ToolPolicy,
+        *,
+        request_id: str = "",
+        actor: str = "",
+        reproposes: bool = False,
+        note: str = "",
+    ) -> Asked:
+        """Return the common part of every procedure about one action."""
+        return Asked(
+            root=root,
+            call=call,
+            frame=self.frame(policy),
+            policy=policy,
+            request_id=request_id,
+            actor=actor,
+            reproposes=reproposes,
+            note=note,
+        )
+
+    def note_lost(self) -> None:
+        """Ask the store for attempts whose process is dead; flows take notice of them before they decide."""
+        rows = self.store.lost()
+        with self.lost_lock:
+            self.lost.clear()
+            for row in rows:
+                if row.kind == "action" and row.scope.startswith("tree:"):
+                    self.lost.setdefault(row.scope.removeprefix("tree:"), []).append(row)
+
+    def take_lost(self, root: str) -> list[Row]:
+        """Return the lost attempts of a tree, each once."""
+        if not self.lost:
+            return []
+        with self.lost_lock:
+            return self.lost.pop(root, [])
+
+    def late(self, attempt: Attempt, ended: Ended) -> None:
+        """Feed what a tool answered after its timeout."""
+        if self.on_late is not None:
+            self.on_late(attempt, ended)
+
+    # ---- from decisions to replies ----------------------------------------------------------------------------------
+
+    def judging(
+        self, attempt: Attempt, policy: ToolPolicy, raw: Raw, *, value: tuple[object] | None, kept: bool
+    ) -> Callable[[datetime], Returned]:
+        """Return what judges a raw result at the instant of its decision."""
+        ticket = self.ids.ticket()
+        arguments = frozen_arguments(attempt.call)
+        if attempt.has_key and isinstance(raw, Http):
+            raw = replace(raw, request=replace(raw.request, idempotency_key=True))
+
+        def judge(now: datetime) -> Returned:
+            said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+            envelope = replace(said, request_id=attempt.request_id)
+            completed = envelope.outcome in COMPLETED
+            return Returned(
+                attempt=attempt.number,
+                envelope=envelope,
+                digest=digest_of(value[0]) if completed and value is not None else "",
+                kept=kept and completed,
+                finished=poll_finished(policy, value[0]) if completed and value is not None else None,
+                ticket=ticket,
+            )
+
+        return judge
+
+    def answer(
+        self,
+        decided: Decided,
+        asked: Asked,
+        *,
+        value: tuple[object] | None = None,
+        by_controller: bool = False,
+    ) -> Reply:
+        """Return the reply to an event; where the decision answers nobody, what the action's phase says."""
+        decision = decided.decision
+        self.drain_ready()
+        if any(isinstance(command, (WakeAt, AskHuman, Inspect)) for command in decision.commands):
+            self.on_work()
+        execute = decided.execute
+        call = asked.call if execute is None else execute.call
+        answer, told = decision.answer, decision.told
+        ticket, retry_at = decision.ticket, decision.retry_at
+        if answer is None:
+            answer, told, ticket, retry_at = _standing(decided, told)
+        attempt = None
+        joins = None
+        if execute is not None:
+            attempt = self._attempt(decided, asked, call, execute.attempt, by_controller=by_controller)
+            told = None
+        elif decided.join is not None:
+            joins = (decided.join.action, decided.join.attempt)
+        envelope = self.envelope(told or _told(decided, attempt), asked.request_id)
+        if answer is Answer.DELIVERED and joins is None:
+            value, envelope = _recorded(decided, envelope)
+        elif envelope.outcome not in COMPLETED or attempt is not None:
+            value = None
+        return Reply(
+            answer=answer,
+            rule=decision.rule,
+            envelope=envelope,
+            tool=call.tool,
+            run=call.run,
+            step=call.step,
+            call_id=call.call_id,
+            value=None if value is None else value[0],
+            ticket=ticket,
+            retry_at=retry_at if answer is Answer.PENDING else None,
+            suppressed=decision.suppressed,
+            clear_forced=decision.clear_forced,
+            attempt=attempt,
+            joins=joins,
+            flight=decided.flight,
+            action=asked.call.action,
+            would=decision.would,
+            completed=decided.completed,
+            pending=decided.pending,
+            effective=self._effective(call.tool, call.arguments) if call.edited and attempt is None else None,
+        )
+
+    def hold_value(self, attempt: Attempt, value: tuple[object] | None) -> None:
+        """Keep the very object that an execution by the controller returned, for this process; bounded."""
+        if value is None:
+            return
+        self.held_values[attempt.action, attempt.number] = value
+        while len(self.held_values) > MAX_HELD_VALUES:
+            self.held_values.popitem(last=False)
+
+    def drain_ready(self) -> None:
+        """Call the application about what became ready since; the results stay in the run's inbox all the same."""
+        fresh = self.world.fresh_ready
+        while fresh:
+            try:
+                root, ready = fresh.popleft()
+            except IndexError:
+                return
+            if self.on_ready is None:
+                continue
+            row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
+            try:
+                self.on_ready(self.ready_reply(ready, row))
+            except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
+                warnings.warn(
+                    f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    def ready_reply(self, ready: Ready, row: Row | None) -> Reply:
+        """Return the reply that a run is given later, with what was recorded of the result."""
+        envelope = self.envelope(ready.told, "")
+        value: object = None
+        if envelope.outcome in COMPLETED:
+            held = self.held_values.get((ready.action, ready.attempt))
+            if held is not None:
+                value = held[0]
+            elif row is not None:
+                value = result_of(row)
+            else:
+                envelope = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, reason=RESULT_NOT_KEPT)
+        return Reply(
+            answer=ready.answer,
+            rule=ready.rule,
+            envelope=envelope,
+            tool=ready.tool,
+            run=ready.run,
+            step=ready.step,
+            call_id=ready.call_id,
+            value=value,
+            ticket=ready.ticket or None,
+            action=ready.action,
+            effective=self._effective(ready.tool, ready.effective) if ready.effective else None,
+        )
+
+    def _effective(self, tool: str, arguments: str) -> Mapping[str, object]:
+        """Return the arguments that ran instead of the proposed ones, without those that are secret."""
+        secret = self.tools.known_policy(tool).secret
+        found = arguments_from(arguments)
+        return {name: HIDDEN if name in secret else value for name, value in found.items()}
+
+    def envelope(self, told: Envelope, request_id: str) -> Envelope:
+        """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""
+        message = told.safe_message
+        if told.code and (message is None or told.code in REPLACED):
+            message = self.catalogue.text(told.code, told)
+        if message is told.safe_message and told.request_id:
+            return told
+        return replace(told, safe_message=message, request_id=told.request_id or request_id)
+
+    def _attempt(self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool) -> Attempt:
+        arguments = frozen_arguments(call)
+        key = asked.policy.idempotency_key
+        if key is not None:
+            arguments[key.argument] = self._key(call, decided.completions)
+        return Attempt(
+            tool=call.tool,
+            arguments=arguments,
+            number=number,
+            run=call.run,
+            step=call.step,
+            call_id=call.call_id,
+            fingerprint=call.fingerprint,
+            request_id=asked.request_id,
+            started_at=decided.now,
+            root=asked.root,
+            call=call,
+            by_controller=by_controller,
+            has_key=key is not None,
+        )
+
+    def _key(self, call: Call, completions: int) -> str:
+        """Return the upstream's idempotency key: the same until the action completes; it says nothing to anybody else."""
+        assert self._secret, "the secret is loaded before a call with a key is decided about"
+        text = f"{call.action}:{completions}".encode()
+        return blake2b(text, key=self._secret, digest_size=16).hexdigest()
+
+    def has_secret(self) -> bool:
+        """Say whether the key of idempotency keys was loaded."""
+        return bool(self._secret)
+
+    def use_secret(self, secret: bytes) -> None:
+        """Set the key of idempotency keys (64 bytes at most)."""
+        self._secret = secret[:64]
+
+
+def _no_work() -> None:
+    """Do nothing: there is no worker."""
+
+
+def _told(decided: Decided, attempt: Attempt | None) -> Envelope:
+    """Return what is told where the decision says nothing itself."""
+    if attempt is not None:
+        return replace(_OPEN, request_id=attempt.request_id)
+    if decided.envelope is not None:
+        return decided.envelope
+    action = decided.action
+    if action is not None and isinstance(action.phase, Completed):
+        phase = action.phase
+        return phase.told or Envelope(outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id)
+    return Envelope(outcome=Outcome.SUCCESS if decided.recorded is not None else Outcome.PENDING, executed=Executed.YES)
+
+
+def _recorded(decided: Decided, envelope: Envelope) -> tuple[tuple[object] | None, Envelope]:
+    """Return the recorded result; where it was not kept, the envelope says that the call is satisfied already."""
+    if decided.value is not None:
+        return decided.value, envelope
+    if decided.recorded is not None:
+        return (result_of(decided.recorded),), envelope
+    kept_nothing = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT)
+    return None, kept_nothing
+
+
+def _standing(decided: Decided, told: Envelope | None) -> tuple[Answer, Envelope | None, str | None, datetime | None]:
+    """Return what an action's phase says to whoever asks: an event met a phase in which it means nothing."""
+    if decided.envelope is not None:
+        # A result of an attempt that was answered already: it is still what this execution returned.
+        return Answer.EXECUTED, told or decided.envelope, None, None
+    action: Action | None = decided.action
+    if action is None:
+        return Answer.DELIVERED, told, None, None
+    phase = action.phase
+    match phase:
+        case Waiting():
+            return Answer.PENDING, told or phase.told, phase.ticket, phase.retry_at
+        case Parked():
+            return Answer.PENDING, told or phase.told, phase.ticket, phase.run_at
+        case AwaitingApproval():
+            return Answer.NEEDS_APPROVAL, told or phase.told, phase.ticket, None
+        case Approved():
+            return Answer.PENDING, told, phase.grant.ticket, phase.run_at
+        case Running():
+            return Answer.PENDING, told, None, None
+        case Unknown():
+            return Answer.BLOCKED, told or phase.told, phase.ticket, None
+        case NeedsRepair() | Stopped():
+            return Answer.BLOCKED, told or phase.told, None, None
+        case Completed():
+            return Answer.DELIVERED, told or phase.told, None, None
+        case Fresh():
+            return Answer.BLOCKED, told, None, None

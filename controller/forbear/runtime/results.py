@@ -1,0 +1,45 @@
+"""Facts about a raw result that the core needs beside its envelope: digest, poll status, recorded form. No judgment."""
+
+from __future__ import annotations
+
+import marshal
+from hashlib import blake2b
+from typing import cast
+
+from forbear.contract import ABSENT, Http, Mcp, Raw, Value
+from forbear.core.policy import ToolPolicy
+from forbear.core.vocabulary import Effect
+
+# Results that are larger (marshalled, in bytes) are not compared for "no progress": the bound is on the work.
+MAX_COMPARED = 256 * 1024
+# The format without references, so that equal values have equal bytes.
+_PLAIN_MARSHAL = 2
+
+
+def payload(raw: Raw) -> tuple[object] | None:
+    """Return what the tool gave back, in a tuple, or None where it gave nothing back."""
+    if isinstance(raw, Value):
+        return (raw.value,)
+    if isinstance(raw, Http):
+        return (raw.body,)
+    if isinstance(raw, Mcp):
+        return (raw.structured if raw.structured is not ABSENT else list(raw.content),)
+    return None
+
+
+def digest_of(value: object) -> str:
+    """Return a digest by which equal results are recognised in this process and after a restart, or "".
+
+    Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one.
+    """
+    try:
+        # What marshal cannot take it refuses by itself.
+        raw = marshal.dumps(cast("str", value), _PLAIN_MARSHAL)
+    except (ValueError, RecursionError):
+        return ""
+    return blake2b(raw, digest_size=16).hexdigest() if len(raw) <= MAX_COMPARED else ""
+
+
+def is_recorded(policy: ToolPolicy) -> bool:
+    """Say whether completed results of this tool are kept: writes, and reads with `replay_completed` or `poll`."""
+    return policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None

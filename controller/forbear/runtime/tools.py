@@ -1,0 +1,157 @@
+"""The tools of one controller: what was declared about each, and how the controller can run it itself.
+
+Policies are built and checked by `forbear.contract`; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import cast
+
+from forbear.contract import tool_policy
+from forbear.contract.limits import limits_from
+from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.vocabulary import Effect, Mode
+from forbear.errors import UsageError
+from forbear.runtime.steps import Executor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One declared tool."""
+
+    policy: ToolPolicy
+
+
+class Toolbox:
+    """Declared tools by name."""
+
+    def __init__(self, limits: Limits, *, mode: Mode, strict: bool) -> None:
+        # What a tool inherits: the controller's budgets count all calls of a run and are not each tool's own.
+        self._limits = replace(limits, max_calls_per_turn=None, max_calls_per_run=None)
+        self._mode = mode
+        self._strict = strict
+        self._tools: dict[str, Tool] = {}
+        self._undeclared: dict[str, ToolPolicy] = {}
+        self._executors: dict[str, Executor] = {}
+        # Names of tools that look for the outcome of an unknown write.
+        self.checks: frozenset[str] = frozenset()
+
+    def declare(self, name: str, fields: Mapping[str, object]) -> ToolPolicy:
+        """Declare one tool; a second declaration replaces the first.
+
+        Raises:
+            ConfigError: a field is unknown or wrong; nothing was declared.
+        """
+        policy = self._build(name, fields)
+        self._tools[name] = Tool(policy=policy)
+        self._note_checks()
+        return policy
+
+    def adopt(self, policy: ToolPolicy) -> ToolPolicy:
+        """Declare one tool by a policy that was built already; it inherits the controller's limits if it has none."""
+        if policy.limits == Limits():
+            policy = replace(policy, limits=self._limits)
+        if self._mode is Mode.OBSERVE:
+            policy = replace(policy, mode=Mode.OBSERVE)
+        self._tools[policy.name] = Tool(policy=policy)
+        self._note_checks()
+        return policy
+
+    def _note_checks(self) -> None:
+        self.checks = frozenset(
+            tool.policy.inspect.tool for tool in self._tools.values() if tool.policy.inspect is not None
+        )
+
+    def bind(self, name: str, executor: Executor) -> None:
+        """Say how the controller runs a tool itself; it is called with keyword arguments.
+
+        Raises:
+            UsageError: the executor cannot be called.
+        """
+        # The author's code may be untyped.
+        if not callable(executor):
+            raise UsageError(f"executor of tool {name!r}: must be callable")
+        self._executors[name] = executor
+
+    def policy(self, name: str) -> ToolPolicy:
+        """Return what was declared about a tool; one that was never declared is undeclared, and governed.
+
+        Raises:
+            UsageError: the controller is strict and the tool was never declared.
+        """
+        found = self._tools.get(name)
+        if found is not None:
+            return found.policy
+        if self._strict:
+            raise UsageError(f"tool {name!r}: must be declared (strict=True)")
+        return self.known_policy(name)
+
+    def known_policy(self, name: str) -> ToolPolicy:
+        """Return what was declared about a tool that a stored call names, also where the controller is strict."""
+        found = self._tools.get(name)
+        if found is not None:
+            return found.policy
+        policy = self._undeclared.get(name)
+        if policy is None:
+            policy = self._undeclared[name] = self._build(name, {})
+        return policy
+
+    def _build(self, name: str, fields: Mapping[str, object]) -> ToolPolicy:
+        own = fields.get("limits", {})
+        if isinstance(own, Mapping):
+            own = limits_from(cast("Mapping[str, object]", own), self._limits)
+        policy = tool_policy(name, **{**fields, "limits": own})
+        return replace(policy, mode=Mode.OBSERVE) if self._mode is Mode.OBSERVE else policy
+
+    def remember(self, policy: ToolPolicy) -> None:
+        """Know a tool that this process does not declare by what another one declared."""
+        if policy.name not in self._tools:
+            self._undeclared[policy.name] = policy
+
+    def is_declared(self, name: str) -> bool:
+        """Say whether a tool was declared."""
+        return name in self._tools
+
+    def executor(self, name: str) -> Executor | None:
+        """Return how the controller runs a tool itself, or None."""
+        return self._executors.get(name)
+
+    def parameters(self, name: str) -> tuple[str, ...]:
+        """Return the argument names of a tool, as far as they are known."""
+        policy = self.policy(name)
+        if policy.input_fields:
+            return policy.input_fields
+        executor = self._executors.get(name)
+        if executor is not None:
+            found: list[inspect.Parameter] = []
+            with suppress(TypeError, ValueError):
+                found = list(inspect.signature(executor).parameters.values())
+            kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+            names = tuple(parameter.name for parameter in found if parameter.kind in kinds)
+            if names:
+                return names
+        if policy.required:
+            return policy.required
+        target = policy.target
+        return () if target is None or callable(target) else tuple(argument for _, argument in target)
+
+    def is_read(self, name: str) -> bool:
+        """Say whether a tool was declared a read."""
+        found = self._tools.get(name)
+        return found is not None and found.policy.effect is Effect.READ
+
+
+def name_of(fn: Callable[..., object]) -> str:
+    """Return the name under which a function is declared.
+
+    Raises:
+        UsageError: it has none.
+    """
+    name = getattr(fn, "__name__", "") or getattr(fn, "name", "")
+    if not isinstance(name, str) or not name or name == "<lambda>":
+        raise UsageError("tool: a function without a name needs name=…")
+    return name

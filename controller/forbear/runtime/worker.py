@@ -1,0 +1,170 @@
+"""What is due is done here: waits that are over, grants, outcomes to look for, attempts of dead processes.
+
+Level-triggered: every pass asks the store what is due, so a lost signal loses nothing. When and whether something may
+run is the core's decision, made again at the moment of the start.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Final
+
+from forbear.core.policy import ToolPolicy
+from forbear.core.states import Action, Approved, Parked, Unknown, Waiting
+from forbear.core.vocabulary import Mode, Verdict
+from forbear.errors import UsageError
+from forbear.ports import Row
+from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.engine import Ask, Engine
+from forbear.runtime.flows import (
+    CHECKS,
+    call_flow,
+    recover_flow,
+    run_attempt,
+    wake_flow,
+)
+from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
+from forbear.runtime.program import look
+from forbear.runtime.reply import Reply
+from forbear.runtime.rows import stored
+from forbear.runtime.steps import Flow, transact
+from forbear.store.codec import to_us
+
+# Rows that are asked for at once; more where some of them cannot be worked on here.
+BATCH: Final = 64
+
+
+class Passes:
+    """Passes over what is due, for one controller."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._warned: set[str] = set()
+
+    def due(self, *, executes: bool) -> Iterator[tuple[str, Action]]:
+        """Yield the actions that are due now, each once, as they are when their turn comes.
+
+        Args:
+            executes: Leave out what cannot be run because no executor is bound, with one warning a tool.
+        """
+        engine = self._engine
+        seen: set[tuple[str, str]] = set()
+        while True:
+            rows = engine.store.due(to_us(engine.clock.now()), BATCH + len(seen))
+            fresh = [row for row in rows if row.kind == "action" and (row.scope, row.key) not in seen]
+            if not fresh:
+                return
+            for row in fresh:
+                seen.add((row.scope, row.key))
+                root = row.scope.removeprefix("tree:")
+                if engine.inline[root, row.key] > 0:
+                    continue
+                action = stored(row, Action)
+                if self._can_work_on(action, executes=executes):
+                    yield root, action
+
+    def lost_roots(self) -> list[str]:
+        """Return the roots of trees with attempts of dead processes."""
+        self._engine.note_lost()
+        return list(self._engine.lost)
+
+    def _can_work_on(self, action: Action, *, executes: bool) -> bool:
+        tools = self._engine.tools
+        tool = action.call.tool
+        policy = tools.known_policy(tool)
+        if policy.mode is Mode.OBSERVE:
+            return False
+        match action.phase:
+            case Waiting() | Parked():
+                needed = tool
+            case Approved(run_at=None):
+                return True
+            case Approved():
+                needed = tool
+            case Unknown():
+                return self._can_look(policy, executes=executes)
+            case _:
+                # A prompt expired, or the row changed since: no tool is run for it.
+                return True
+        if not executes or tools.executor(needed) is not None:
+            return True
+        return self._warn(needed)
+
+    def _can_look(self, policy: ToolPolicy, *, executes: bool) -> bool:
+        """Say whether an unknown outcome can be looked for (or the write repeated with its key) in this process."""
+        tools = self._engine.tools
+        if policy.idempotency_key is not None and (not executes or tools.executor(policy.name) is not None):
+            return True
+        if policy.inspect is None:
+            return policy.idempotency_key is None
+        if tools.executor(policy.inspect.tool) is not None:
+            return True
+        return self._warn(policy.inspect.tool)
+
+    def _warn(self, tool: str) -> bool:
+        if tool not in self._warned:
+            self._warned.add(tool)
+            warnings.warn(
+                f"tool {tool!r} is due but has no executor here: bind one with Controller.bind or the tool decorator",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return False
+
+
+def claim_flow(engine: Engine, root: str, key: str) -> Flow[Reply | None]:
+    """Claim one due action; the reply holds the attempt that the caller runs and settles."""
+    woken = yield from wake_flow(engine, root, key, here=False)
+    if woken is None:
+        return None
+    if woken.looks:
+        yield from look_flow(engine, root, key)
+    return woken.reply
+
+
+def work_flow(engine: Engine, root: str, key: str) -> Flow[Reply | None]:
+    """Claim one due action and run it with the bound executor; its result goes into the inbox of its run."""
+    reply = yield from claim_flow(engine, root, key)
+    if reply is None or reply.attempt is None:
+        return reply
+    executor = engine.tools.executor(reply.attempt.tool)
+    if executor is None:
+        raise UsageError(f"tool {reply.attempt.tool!r}: its executor was unbound while it was due")
+    return (yield from run_attempt(engine, reply.attempt, executor, ()))
+
+
+def look_flow(engine: Engine, root: str, key: str) -> Flow[None]:
+    """Run the declared check of an unknown write as a governed read and feed what it says."""
+    action = yield from transact(look(root, key), root)
+    if action is None or not isinstance(action.phase, Unknown):
+        return
+    inspection = engine.tools.known_policy(action.call.tool).inspect
+    if inspection is None:
+        return
+    tools = engine.tools
+    executor = tools.executor(inspection.tool)
+    arguments = check_arguments(inspection, frozen_arguments(action.call), tools.parameters(inspection.tool))
+    if executor is None or arguments is None or not tools.is_read(inspection.tool):
+        yield from verdict_flow(engine, root, action, Verdict.CANNOT_TELL, source="check")
+        return
+    ask = Ask(
+        tool=inspection.tool,
+        arguments=arguments,
+        run=f"{root}{CHECKS}",
+        parent=action.call.run,
+        step=engine.ids.request_id(),
+    )
+    reply = yield from call_flow(engine, ask, executor, wait=False)
+    if reply.ok:
+        yield from inspected_flow(engine, root, action, inspection, reply.value, source="check")
+    else:
+        yield from verdict_flow(engine, root, action, Verdict.CANNOT_TELL, source="check")
+
+
+def lost_flow(engine: Engine, root: str) -> Flow[None]:
+    """Take notice of the attempts of dead processes in one tree."""
+    yield from recover_flow(engine, root)
+
+
+__all__ = ["Passes", "Row", "claim_flow", "lost_flow", "work_flow"]
