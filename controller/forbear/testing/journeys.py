@@ -207,6 +207,9 @@ class _Story:
         proposal = (event.id, event.tool, repr(event.args))
         again = proposal in self.proposed
         self.proposed.add(proposal)
+        if not again:
+            # An id that is used again for another call starts anew.
+            self.finals.pop(event.id, None)
         self.calls[event.id] = event
         return [self._propose(event, again=again)]
 
