@@ -17,6 +17,7 @@ import httpx
 
 from forbear.contract import Http
 from forbear.core.vocabulary import Answer
+from forbear.core.vocabulary import Outcome as CoreOutcome
 from forbear.errors import Refused
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
@@ -219,8 +220,7 @@ class Journey:
         try:
             for number, calls in enumerate(proposals(self.model, self.kind)):
                 self.clock.advance(2)
-                self._work()
-                if self._step(number, calls):
+                if self._work() or self._step(number, calls):
                     break
             self._later()
         finally:
@@ -255,6 +255,9 @@ class Journey:
             return True
         if reply.ok and self.kind == "empty":
             self.tool.goal = True
+        if reply.ok and reply.value is None:
+            # The run is told that a write, which it had to take for unknown, was done.
+            return reply.envelope.outcome is not CoreOutcome.EMPTY
         return reply.ok and bool(reply.value) and reply.value != {"items": []}
 
     def _answer_prompts(self) -> None:
@@ -270,10 +273,10 @@ class Journey:
             else:
                 self.operator.approve(prompt.ticket, prompt.fingerprint)
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Let the controller do what is due, and hand the model what became ready; say whether that contents it."""
         self.controller.work()
-        for reply in self.controller.run("run").inbox():
-            self._read(reply)
+        return any([self._read(reply) for reply in self.controller.run("run").inbox()])
 
     def _later(self) -> None:
         """The model is done; what the controller scheduled still happens."""

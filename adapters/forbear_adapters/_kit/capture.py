@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langgraph import errors as graph_errors
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
@@ -176,6 +176,9 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         error, in_function = shot.error
         if isinstance(error, ValidationError) and not in_function:
             raise _invalid(error, tool) from error
+        if isinstance(error, ToolException) and in_function:
+            # LangChain's word for "the tool answered with an error"; tools loaded from an MCP server answer so.
+            return Mcp(is_error=True, content=_blocks(str(error)))
         raise error
     message = shot.message
     if isinstance(message, ToolMessage):

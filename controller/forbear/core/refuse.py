@@ -162,6 +162,9 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
     shared = _close_until(draft, envelope, at, ticket)
+    if shared is not None and shared.ends_at is not None:
+        # Another answer named a later end for what this call shares with others.
+        at = max(at, shared.ends_at)
     if at - now > limits.max_wait:
         _close_action(draft, shared, envelope, at, ticket)
         told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)

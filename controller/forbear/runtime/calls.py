@@ -18,7 +18,7 @@ from forbear.core.values import Call, RuleVerdict
 from forbear.core.vocabulary import Gate
 from forbear.errors import ConfigError, UsageError
 
-__all__ = ["ALLOWED", "arguments_of", "begin_judging", "build", "judge", "judged", "rebuilt"]
+__all__ = ["ALLOWED", "arguments_from", "arguments_of", "begin_judging", "build", "judge", "judged", "rebuilt"]
 
 ALLOWED = RuleVerdict()
 ALWAYS = RuleVerdict(gate=Gate.ASK, rule="always")
@@ -167,12 +167,18 @@ def judge(call: Call, verdict: RuleVerdict) -> Call:
 
 def rebuilt(call: Call, policy: ToolPolicy, arguments: Arguments) -> Call:
     """Return `call` with other arguments or another tool, as a person edited it: same run, step and call id."""
-    return build(policy, arguments, run=call.run, step=call.step, call_id=call.call_id, source=call.source)
+    changed = build(policy, arguments, run=call.run, step=call.step, call_id=call.call_id, source=call.source)
+    return replace(changed, edited=True)
 
 
 def frozen_arguments(call: Call) -> dict[str, object]:
     """Return the arguments exactly as they were decided about, from their canonical text."""
-    parsed: dict[str, object] = json.loads(call.arguments)
+    return arguments_from(call.arguments)
+
+
+def arguments_from(text: str) -> dict[str, object]:
+    """Return the arguments of a canonical text."""
+    parsed: dict[str, object] = json.loads(text)
     return parsed
 
 

@@ -304,9 +304,7 @@ class Controller:
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 
-    def propose(
-        self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]
-    ) -> Reply:
+    def propose(self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]) -> Reply:
         """Decide about a call. Where the reply holds an `attempt`, the caller runs it once and settles it.
 
         Raises:

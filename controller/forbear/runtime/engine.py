@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +35,8 @@ from forbear.core.states import (
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
-from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.calls import arguments_from, frozen_arguments
+from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
@@ -251,6 +252,7 @@ class Engine:
             would=decision.would,
             completed=decided.completed,
             pending=decided.pending,
+            effective=self._effective(call.tool, call.arguments) if call.edited and attempt is None else None,
         )
 
     def hold_value(self, attempt: Attempt, value: tuple[object] | None) -> None:
@@ -304,7 +306,14 @@ class Engine:
             value=value,
             ticket=ready.ticket or None,
             action=ready.action,
+            effective=self._effective(ready.tool, ready.effective) if ready.effective else None,
         )
+
+    def _effective(self, tool: str, arguments: str) -> Mapping[str, object]:
+        """Return the arguments that ran instead of the proposed ones, without those that are secret."""
+        secret = self.tools.known_policy(tool).secret
+        found = arguments_from(arguments)
+        return {name: HIDDEN if name in secret else value for name, value in found.items()}
 
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""
@@ -315,9 +324,7 @@ class Engine:
             return told
         return replace(told, safe_message=message, request_id=told.request_id or request_id)
 
-    def _attempt(
-        self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool
-    ) -> Attempt:
+    def _attempt(self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool) -> Attempt:
         arguments = frozen_arguments(call)
         key = asked.policy.idempotency_key
         if key is not None:
@@ -366,9 +373,7 @@ def _told(decided: Decided, attempt: Attempt | None) -> Envelope:
     action = decided.action
     if action is not None and isinstance(action.phase, Completed):
         phase = action.phase
-        return phase.told or Envelope(
-            outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id
-        )
+        return phase.told or Envelope(outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id)
     return Envelope(outcome=Outcome.SUCCESS if decided.recorded is not None else Outcome.PENDING, executed=Executed.YES)
 
 
@@ -378,9 +383,7 @@ def _recorded(decided: Decided, envelope: Envelope) -> tuple[tuple[object] | Non
         return decided.value, envelope
     if decided.recorded is not None:
         return (result_of(decided.recorded),), envelope
-    kept_nothing = replace(
-        envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT
-    )
+    kept_nothing = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT)
     return None, kept_nothing
 
 

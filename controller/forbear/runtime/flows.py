@@ -305,9 +305,7 @@ def call_flow(
     root = engine.roots[ask.run]
     for _ in range(MAX_INLINE_WAITS):
         if reply.attempt is not None:
-            reply = yield from run_attempt(
-                engine, reply.attempt, executor, signals, answers_broken=answers_broken
-            )
+            reply = yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=answers_broken)
         elif reply.joins is not None:
             reply = yield from join_flow(reply)
         until = _waits_inline(engine, reply, wait=wait)
@@ -409,4 +407,3 @@ def cancel_flow(engine: Engine, root: str, key: str, *, acknowledged: bool) -> F
     event = Cancelled(acknowledged=acknowledged, ticket=engine.ids.ticket(), request_id=request_id)
     decided = yield from transact(tell(asked, event, here=True), root)
     return engine.answer(decided, asked)
-

@@ -27,7 +27,9 @@ MAX_DEPTH: Final = 6
 MAX_ITEMS: Final = 1000
 
 
-def check_arguments(inspection: Inspection, arguments: Arguments, parameters: tuple[str, ...]) -> dict[str, object] | None:
+def check_arguments(
+    inspection: Inspection, arguments: Arguments, parameters: tuple[str, ...]
+) -> dict[str, object] | None:
     """Return what the check is called with, or None where that is not known.
 
     Args:

@@ -173,7 +173,9 @@ class LiveTree:
         """Keep memory bounded: what is complete can be fetched again, or was a read that succeeded."""
         if len(self.actions) > MAX_REMEMBERED:
             over = len(self.actions) - MAX_REMEMBERED // 2
-            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][:over]:
+            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][
+                :over
+            ]:
                 del self.actions[key]
                 self.complete = self.complete and key in self.volatile
                 self.volatile.discard(key)

@@ -206,6 +206,8 @@ class Ready:
     ticket: str
     # Time-ordered, so that results are handed out in the order in which they became ready.
     order: int
+    # Canonical arguments that ran, where a person changed the call; "" = those that the model proposed.
+    effective: str = ""
 
     @property
     def key(self) -> str:
@@ -220,7 +222,19 @@ def ready_row(root: str, ready: Ready) -> Row:
     return Row(scope=tree_scope(root), kind="ready", key=ready.key, body=json.dumps(kept).encode())
 
 
-_READY_FIELDS: Final = ("action", "attempt", "run", "step", "call_id", "tool", "rule", "answer", "ticket", "order")
+_READY_FIELDS: Final = (
+    "action",
+    "attempt",
+    "run",
+    "step",
+    "call_id",
+    "tool",
+    "rule",
+    "answer",
+    "ticket",
+    "order",
+    "effective",
+)
 
 
 def ready_of(row: Row) -> Ready:
@@ -241,6 +255,7 @@ def ready_of(row: Row) -> Ready:
         told=told,
         ticket=fields.get("ticket", str),
         order=fields.get("order", int),
+        effective=fields.get("effective", str),
     )
 
 

@@ -234,9 +234,7 @@ class Operator:
         """Say no; what the rule covers is not asked again before a person lifts it. Raises like `approve`."""
 
         def event(action: Action, actor: str, *, again: bool) -> Event:
-            return Denied(
-                ticket=ticket, fingerprint=fingerprint, actor=actor, request_id=self._engine.ids.request_id()
-            )
+            return Denied(ticket=ticket, fingerprint=fingerprint, actor=actor, request_id=self._engine.ids.request_id())
 
         return self._do(self._answer(ticket, fingerprint, actor, event))
 
@@ -318,7 +316,14 @@ class Operator:
         return next((one for one in self._engine.store.tickets(kind) if one.ticket == ticket), None)
 
     def _answer(
-        self, ticket: str, fingerprint: str, actor: str | None, event: _EventOf, *, tool: str | None = None, note: str = ""
+        self,
+        ticket: str,
+        fingerprint: str,
+        actor: str | None,
+        event: _EventOf,
+        *,
+        tool: str | None = None,
+        note: str = "",
     ) -> Flow[Reply]:
         engine = self._engine
         row = self._find(ticket, "action")

@@ -275,7 +275,11 @@ def propose(asked: Asked, *, ticket: str) -> Program[Decided]:
     def event(_live: LiveTree, _now: datetime) -> Event:
         return Proposed(call=call, reproposes=asked.reproposes, ticket=ticket, request_id=asked.request_id)
 
-    return (yield from _decided(asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""))
+    return (
+        yield from _decided(
+            asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""
+        )
+    )
 
 
 def settle(
@@ -342,7 +346,13 @@ def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) ->
 
 
 def tell_tree(
-    root: str, frame: Frame, event_at: Callable[[datetime], TreeEvent], *, run: str = "", turn: str = "", actor: str = ""
+    root: str,
+    frame: Frame,
+    event_at: Callable[[datetime], TreeEvent],
+    *,
+    run: str = "",
+    turn: str = "",
+    actor: str = "",
 ) -> Program[Decided | None]:
     """Feed an event of the tree. `turn` is the digest of an opaque turn id; one that was seen before changes nothing."""
     for _ in range(MAX_RACES):
@@ -382,7 +392,9 @@ def adopt(root: str, run: str, parent: str) -> Program[bool]:
         now = yield from read_clock()
         child = Run(id=run, parent=parent)
         puts = (run_row(root, child), link_row(run, root))
-        if (yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))):
+        if (
+            yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))
+        ):
             return True
     raise StoreError(f"run {run!r} lost {MAX_RACES} races against other writers")
 
@@ -552,5 +564,6 @@ def _ready_row(root: str, call: Call, attempt: int, decision: Decision, told: En
         told=told,
         ticket=decision.ticket or "",
         order=to_us(now),
+        effective=call.arguments if call.edited else "",
     )
     return ready_row(root, ready)

@@ -42,6 +42,4 @@ def digest_of(value: object) -> str:
 
 def is_recorded(policy: ToolPolicy) -> bool:
     """Say whether completed results of this tool are kept: writes, and reads with `replay_completed` or `poll`."""
-    return (
-        policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None
-    )
+    return policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None
