@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, cast
 
 from forbear.contract import findings as f
@@ -22,6 +22,7 @@ from forbear.contract.words import recovery_of
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect, Executed, Outcome, Recovery
 
+_HERE: Final = Path(__file__).parent
 _STOP: Final = Recovery.DO_NOT_RETRY
 _WAIT: Final = Recovery.RETRY_AFTER
 _REPAIR: Final = Recovery.REPAIR_INPUT
@@ -82,7 +83,7 @@ def _rows(table: object) -> dict[str, Row]:
 @cache
 def classes() -> Classes:
     """Return the table that ships with the package."""
-    text = files("forbear.contract").joinpath("exception_classes.toml").read_text(encoding="utf-8")
+    text = (_HERE / "exception_classes.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     kinds = {
         name: frozenset(cast("list[str]", members)) for name, members in document.items() if isinstance(members, list)
