@@ -24,7 +24,7 @@ from forbear.ports import Clock, Ids, Store
 from forbear.runtime.broken import broken_reply
 from forbear.runtime.clock import SystemClock, SystemIds
 from forbear.runtime.drive import running_loop
-from forbear.runtime.embedded import EmbeddedWorker
+from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import after_lane, call_flow, end_flow, join_flow, prepare_flow, propose_flow
 from forbear.runtime.lane import is_plain
@@ -67,8 +67,11 @@ class Controller:
         self._closed = False
         engine.on_late = self._settle_late
         self._worker = EmbeddedWorker(self, engine) if worker else None
+        self._writer = JournalWriter(engine) if worker else None
         if self._worker is not None:
             engine.on_work = self._worker.kick
+        if self._writer is not None:
+            engine.world.on_many_lines = self._writer.wake
         engine.note_lost()
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
@@ -138,6 +141,8 @@ class Controller:
         self._closed = self._engine.closed = True
         if self._worker is not None:
             self._worker.stop()
+        if self._writer is not None:
+            self._writer.stop()
         try:
             self._engine.world.flush()
         finally:

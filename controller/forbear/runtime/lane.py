@@ -10,15 +10,17 @@ No rule may ever be added here: what is not certain is not for the lane.
 
 from __future__ import annotations
 
-import json
 import marshal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from json.encoder import encode_basestring_ascii as quoted
+from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 from forbear.contract import Raw, Value, classify
 from forbear.contract.findings import SUCCESS
+from forbear.core.identity import canonical, digest, fingerprint
 from forbear.core.policy import MAX_SAME_RESULTS, Limits, ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.settle import SAME_RESULT_GAP
@@ -31,7 +33,7 @@ from forbear.runtime.calls import build, frozen_arguments
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of, payload
 from forbear.runtime.rows import tree_scope
-from forbear.store.codec import to_us
+from forbear.store.codec import from_us, to_us
 
 if TYPE_CHECKING:
     from forbear.runtime.engine import Engine
@@ -39,12 +41,14 @@ if TYPE_CHECKING:
     from forbear.runtime.where import Where
 
 # A read may start so long after another process has committed something that would stop it (design section 7).
-STALENESS: Final = timedelta(milliseconds=20)
+STALENESS_US: Final = 20_000
+SAME_RESULT_GAP_US: Final = SAME_RESULT_GAP // timedelta(microseconds=1)
 # Calls and actions that the lane keeps of one tree; the oldest are forgotten.
 MAX_KEPT: Final = 4096
 _PLAIN: Final = 2
+# Whether a result is a plain success does not depend on the time; what names a time is none.
+_ANY_TIME: Final = from_us(0)
 _SCALARS: Final = frozenset({str, int, bool, type(None), float})
-_INFINITE: Final = (float("inf"), float("-inf"))
 
 
 def is_eligible(policy: ToolPolicy, limits: Limits) -> bool:
@@ -74,7 +78,7 @@ def plain_key(source: str, arguments: Mapping[str, object]) -> bytes | None:
     for name, value in arguments.items():
         if type(name) is not str or type(value) not in _SCALARS:
             return None
-        if type(value) is float and (value != value or value in _INFINITE):
+        if type(value) is float and not isfinite(value):
             return None
     # A tuple of built-in scalars: marshal writes each with its type, so 1, 1.0, True and "1" are four keys.
     return marshal.dumps((source, sorted(cast("dict[str, str]", arguments).items())), _PLAIN)
@@ -89,7 +93,7 @@ class Entry:
     """What the lane knows of one action."""
 
     __slots__ = (
-        "_call", "arguments", "at", "attempts", "digest", "done", "flying", "key", "policy", "same", "source", "turn", "value",
+        "_identity", "arguments", "at_us", "attempts", "digest", "done", "flying", "key", "policy", "same", "source", "turn", "value",
         "writes",
     )  # fmt: skip
 
@@ -102,33 +106,35 @@ class Entry:
         self.turn = 0
         self.same = 0
         self.digest = ""
-        self.at: datetime | None = None
+        self.at_us = 0
         self.writes = 0
-        # The core's form of its first call, made when its digests are needed.
-        self._call: Call | None = None
+        # Digests of its calls, made when they are needed.
+        self._identity: tuple[str, str] | None = None
         # The last flight that ended well, and those that are open.
         self.done: Flight | None = None
         self.flying: list[Flight] = []
         # The value of `done`, while its step is not over.
         self.value: tuple[object] | None = None
 
-    def call(self) -> Call:
-        """Return the core's form of a call with these arguments."""
-        if self._call is None:
-            self._call = build(self.policy, self.arguments, run="", step="", call_id="", source=self.source)
-        return self._call
+    def identity(self) -> tuple[str, str]:
+        """Return the action's key and the fingerprint of a call with these arguments."""
+        if self._identity is None:
+            text = canonical(self.arguments)
+            name = self.policy.name
+            self._identity = digest("action", name, text), fingerprint(name, self.source, text)
+        return self._identity
 
 
 class Flight:
     """One execution on the lane; also the record that its two journal lines are made of."""
 
     __slots__ = (
-        "_request_id", "attempt", "call_id", "ended_at", "entry", "epoch", "number", "owner", "root", "run",
-        "started_at", "step", "turn", "writes",
+        "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "number", "owner", "root", "run",
+        "started_us", "step", "turn", "writes",
     )  # fmt: skip
 
     def __init__(
-        self, owner: Engine, root: str, run: str, step: str, call_id: str, entry: Entry, number: int, started_at: datetime
+        self, owner: Engine, root: str, run: str, step: str, call_id: str, entry: Entry, number: int, started_us: int
     ) -> None:
         # These four are what `perform.Inside` has: a run that starts in this call is a child.
         self.owner = owner
@@ -138,9 +144,8 @@ class Flight:
         self.step = step
         self.entry = entry
         self.number = number
-        self.started_at = started_at
-        self.ended_at = started_at
-        self.turn = self.writes = self.epoch = 0
+        self.started_us = started_us
+        self.ended_us = self.turn = self.writes = self.epoch = 0
         # Set where the tree took the flight over before it ended.
         self.attempt: Attempt | None = None
         self._request_id = ""
@@ -195,7 +200,7 @@ class LaneRun:
 class Lane:
     """The lane of one tree; everything in it is read and written under the tree's lock."""
 
-    __slots__ = ("checked_at", "entries", "foreign", "is_clear", "runs", "seen", "turns")
+    __slots__ = ("checked_us", "entries", "foreign", "is_clear", "runs", "seen", "turns")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, bytes], Entry] = {}
@@ -208,7 +213,7 @@ class Lane:
         self.foreign: set[tuple[str, bytes]] = set()
         # Nothing stands in the way of any read; None = to be looked at.
         self.is_clear: bool | None = None
-        self.checked_at: datetime | None = None
+        self.checked_us = 0
 
     # ---- giving back ------------------------------------------------------------------------------------------------
 
@@ -311,7 +316,7 @@ class Lane:
             call_id=flight.call_id,
             fingerprint=call.fingerprint,
             request_id=flight.request_id,
-            started_at=flight.started_at,
+            started_at=from_us(flight.started_us),
             root=flight.root,
             call=call,
         )
@@ -320,7 +325,9 @@ class Lane:
     def _call(self, entry: Entry) -> Call:
         last = entry.flying[-1] if entry.flying else entry.done
         assert last is not None
-        return replace(entry.call(), run=last.run, step=last.step, call_id=last.call_id)
+        return build(
+            entry.policy, entry.arguments, run=last.run, step=last.step, call_id=last.call_id, source=entry.source
+        )
 
     def _action(self, entry: Entry, call: Call) -> Action:
         phase: Running | Completed
@@ -337,7 +344,7 @@ class Lane:
             turn=entry.turn,
             same_results=entry.same,
             last_result=entry.digest,
-            last_result_at=entry.at,
+            last_result_at=from_us(entry.at_us) if entry.digest else None,
             last_writes=entry.writes,
         )
 
@@ -351,7 +358,7 @@ def _started(flight: Flight) -> Started:
         run=flight.run,
         step=flight.step,
         call_id=flight.call_id,
-        started_at=flight.started_at,
+        started_at=from_us(flight.started_us),
         owner=flight.owner.owner,
     )
 
@@ -361,7 +368,7 @@ def _completed(flight: Flight) -> Completed:
         attempt=flight.number,
         outcome=Outcome.SUCCESS,
         turn=flight.turn,
-        started_at=flight.started_at,
+        started_at=from_us(flight.started_us),
         request_id=flight.request_id,
         writes=flight.writes,
         step=step_key(flight.run, flight.step),
@@ -390,7 +397,7 @@ class LaneReply(Reply):
         if name == "tool":
             return self._flight.entry.policy.name
         if name == "action":
-            return self._flight.entry.call().action
+            return self._flight.entry.identity()[0]
         try:
             return _UNSET[name]
         except KeyError:
@@ -412,16 +419,15 @@ _UNSET: Final[Mapping[str, object]] = {
     "completed": (),
     "pending": (),
 }
-# Setting a field of a frozen object the way that its own `__init__` does, without the dictionary lookups.
-_set_value = Reply.value.__set__  # type: ignore[attr-defined]
-_set_flight = LaneReply._flight.__set__  # type: ignore[attr-defined]
+# Set a field of a frozen object, as its own `__init__` does.
+_set = object.__setattr__
 
 
 def reply_of(flight: Flight, value: object) -> LaneReply:
     """Return the reply of a flight that ended well."""
     reply = LaneReply.__new__(LaneReply)
-    _set_value(reply, value)
-    _set_flight(reply, flight)
+    _set(reply, "value", value)
+    _set(reply, "_flight", flight)
     return reply
 
 
@@ -434,6 +440,8 @@ class Lanes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.policies: dict[str, ToolPolicy] = {}
+        # A clock may say the time as a number, which is cheaper than an object.
+        self._now_us: Callable[[], int] = getattr(engine.clock, "now_us", self._read_us)
 
     def declared(self, policies: Iterable[ToolPolicy], checks: frozenset[str]) -> None:
         """Look again at which tools may take the lane: none that shares its operation or looks for unknown outcomes."""
@@ -452,7 +460,11 @@ class Lanes:
         return where.get("run") in engine.roots and engine.noted.get(policy.name) == policy.digest
 
     def begin(self, policy: ToolPolicy, arguments: Mapping[str, object], where: Where) -> Flight | None:
-        """Start a call on the lane; None = it goes the whole way."""
+        """Start a call on the lane; None = it goes the whole way.
+
+        Raises:
+            StoreError: the store cannot be written: the read must not start.
+        """
         engine = self._engine
         run = where.get("run")
         if run is None or engine.lost or engine.unsettled or engine.closed:
@@ -463,59 +475,58 @@ class Lanes:
         if plain is None or live is None or not live.lock.acquire(blocking=False):
             return None
         try:
-            now = engine.clock.now()
-            if live.evicted or not self._is_clear(live, now):
+            now_us = self._now_us()
+            lane, name = live.lane, policy.name
+            key = (name, plain)
+            if key in lane.foreign or not self._is_clear(live, now_us) or not self._belongs(live, run, where):
                 return None
-            lane = live.lane
-            key = (policy.name, plain)
-            entry = lane.entries.get(key)
-            if key in lane.foreign or not self._belongs(live, run, where):
-                return None
-            lane.forget()
             call_id = where.get("call_id") or ""
             step = where.get("step") or call_id
             place = f"{run}\x1f{step}\x1f{call_id}"
-            if not step or place in lane.seen:
-                return None
-            if not _may_follow(entry, run, step):
+            entry = lane.entries.get(key)
+            if not step or place in lane.seen or not (entry is None or _may_follow(entry, run, step)):
                 return None
             counters = lane.runs.get(run) or _enter_run(live, run)
             if counters is None:
                 return None
             engine.world.make_room()
+            if len(lane.seen) > MAX_KEPT or len(lane.entries) > MAX_KEPT:
+                lane.forget()
             if entry is None:
                 entry = lane.entries[key] = Entry(key, policy, source, dict(arguments))
-            _count_start(live, counters, step, where.get("siblings", 1), policy.name)
-            entry.attempts += 1
-            flight = Flight(engine, live.root, run, step, call_id, entry, entry.attempts, now)
+            _count_start(live, counters, step, where.get("siblings", 1), name)
+            entry.attempts = number = entry.attempts + 1
+            flight = Flight(engine, live.root, run, step, call_id, entry, number, now_us)
             entry.flying.append(flight)
             if call_id:
                 lane.seen[place] = flight
-            engine.world.journal(flight, ended=False)
+            engine.world.lines.append(flight)
             return flight
         finally:
             live.lock.release()
 
-    def _is_clear(self, live: LiveTree, now: datetime) -> bool:
+    def _is_clear(self, live: LiveTree, now_us: int) -> bool:
         """Say whether the tree as it is now, here and in the store, stands in no read's way."""
-        world, lane = self._engine.world, live.lane
-        checked = lane.checked_at
+        lane = live.lane
         # A clock that stands still (a test's) checks always.
-        if checked is None or not checked < now < checked + STALENESS:
-            if not world.is_current(live):
+        if not lane.checked_us < now_us < lane.checked_us + STALENESS_US:
+            if live.evicted or not self._engine.world.is_current(live):
                 return False
-            lane.checked_at = now
+            lane.checked_us = now_us
         if lane.is_clear is None:
             lane.is_clear = _is_clear(live)
-        return lane.is_clear and not live.shared.holds and live.complete and world.is_fresh(live)
+        return lane.is_clear and live.complete and not live.shared.holds and self._engine.world.is_fresh(live)
 
     def _belongs(self, live: LiveTree, run: str, where: Where) -> bool:
         """Say whether the rest of what the caller said about the run is nothing new."""
-        parent, principal, turn = where.get("parent"), where.get("principal"), where.get("turn")
-        if where.get("truncated") or (parent is not None and self._engine.roots.get(parent) != live.root):
+        if where.get("truncated"):
+            return False
+        parent = where.get("parent")
+        if parent is not None and self._engine.roots.get(parent) != live.root:
             return False
         if run != live.root:
             return True
+        principal, turn = where.get("principal"), where.get("turn")
         return (principal is None or principal == live.tree.principal) and (turn is None or turn in live.lane.turns)
 
     def end(self, flight: Flight, raw: Raw) -> LaneReply | None:
@@ -525,19 +536,18 @@ class Lanes:
         try:
             if flight.attempt is not None:
                 return None
-            now = engine.clock.now()
-            said = classify(raw, policy=entry.policy, arguments=entry.arguments, now=now, catalogue=engine.catalogue)
+            now_us = self._now_us()
             value = (raw.value,) if type(raw) is Value else payload(raw)
             lane, tree = live.lane, live.tree
-            digest = "" if value is None else digest_of(value[0])
-            same = _same_results(entry, digest, tree.turn, tree.writes, now)
-            if (said is not SUCCESS and said != SUCCESS) or same >= _limit(entry.policy) or not lane.may_end(live):
+            said_digest = "" if value is None else digest_of(value[0])
+            same = _same_results(entry, said_digest, tree.turn, tree.writes, now_us)
+            if not self._is_plain_success(entry, raw) or same >= _limit(entry.policy) or not lane.may_end(live):
                 lane.give_up(live, entry)
                 return None
             entry.same, entry.turn = same, tree.turn
-            if digest:
-                entry.digest, entry.at, entry.writes = digest, now, tree.writes
-            flight.ended_at, flight.turn, flight.writes, flight.epoch = now, tree.turn, tree.writes, tree.epoch
+            if said_digest:
+                entry.digest, entry.at_us, entry.writes = said_digest, now_us, tree.writes
+            flight.ended_us, flight.turn, flight.writes, flight.epoch = now_us, tree.turn, tree.writes, tree.epoch
             entry.flying.remove(flight)
             entry.done, entry.value = flight, value
             counters = lane.runs.get(flight.run)
@@ -545,10 +555,19 @@ class Lanes:
                 counters.valued.append(entry)
             else:
                 entry.value = None
-            engine.world.journal(flight, ended=True)
+            engine.world.lines.append((flight,))
             return reply_of(flight, None if value is None else value[0])
         finally:
             live.lock.release()
+
+    def _is_plain_success(self, entry: Entry, raw: Raw) -> bool:
+        said = classify(
+            raw, policy=entry.policy, arguments=entry.arguments, now=_ANY_TIME, catalogue=self._engine.catalogue
+        )
+        return said is SUCCESS or said == SUCCESS
+
+    def _read_us(self) -> int:
+        return to_us(self._engine.clock.now())
 
     def give_up(self, flight: Flight) -> Attempt:
         """Return the attempt of a flight that did not end well; it is settled like any other."""
@@ -617,13 +636,12 @@ def _count_start(live: LiveTree, counters: LaneRun, step: str, siblings: int, op
     counters.operations[operation] = counters.operations.get(operation, 0) + 1
 
 
-def _same_results(entry: Entry, digest: str, turn: int, writes: int, now: datetime) -> int:
+def _same_results(entry: Entry, digest: str, turn: int, writes: int, now_us: int) -> int:
     """Return how many equal results there were in a row, as the core counts them."""
     before = entry.same if entry.turn == turn else 0
     if not digest:
         return before
-    at = entry.at
-    equal = entry.digest == digest and entry.writes == writes and at is not None and now - at < SAME_RESULT_GAP
+    equal = entry.digest == digest and entry.writes == writes and now_us - entry.at_us < SAME_RESULT_GAP_US
     return before + 1 if equal else 1
 
 
@@ -636,26 +654,26 @@ def _limit(policy: ToolPolicy) -> int:
 
 
 def line_of(flight: Flight, *, ended: bool) -> JournalLine:
-    """Return the journal line of one half of a flight; the same facts as the core's decision would leave."""
+    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
     entry = flight.entry
-    call = entry.call()
-    kept: dict[str, object]
+    action, fingerprint = entry.identity()
     if ended:
-        kept = {"event": "Returned", "before": "Running", "after": "Completed", "attempt": flight.number}
-        kept |= {"answer": "executed", "outcome": "success", "executed": "yes"}
+        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
+        facts += '"answer":"executed","outcome":"success","executed":"yes"'
     else:
         before = "Fresh" if flight.number == 1 else "Completed"
-        kept = {"event": "Proposed", "before": before, "after": "Running", "attempt": flight.number}
-        kept |= {"answer": "executed"}
-    kept |= {"policy": entry.policy.digest, "step": flight.step, "call_id": flight.call_id}
-    kept["fingerprint"] = call.fingerprint
+        facts = f'"event":"Proposed","before":"{before}","after":"Running","attempt":{flight.number},'
+        facts += '"answer":"executed"'
+    where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
+    if flight.call_id:
+        where += f',"call_id":{quoted(flight.call_id)}'
     return JournalLine(
-        at_us=to_us(flight.ended_at if ended else flight.started_at),
+        at_us=flight.ended_us if ended else flight.started_us,
         scope=tree_scope(flight.root),
         run=flight.run,
         rule=Rule.RETURNED_COMPLETED if ended else Rule.EXECUTED,
         tool=entry.policy.name,
-        action=call.action,
+        action=action,
         request_id=flight.request_id,
-        body=json.dumps({name: value for name, value in kept.items() if value}, separators=(",", ":")).encode(),
+        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"}}'.encode(),
     )

@@ -17,8 +17,8 @@ from forbear.core.decision import Decision, Execute, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
-from forbear.runtime import lane
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.lane import Flight, line_of
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
@@ -69,18 +69,16 @@ class _Pending:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Flown:
-    """One half of a read on the lane, likewise."""
-
-    flight: lane.Flight
-    ended: bool
-
-    def line(self) -> JournalLine:
-        return lane.line_of(self.flight, ended=self.ended)
+# A read on the lane that began, and (in a tuple) one that ended.
+_Line = _Pending | Flight | tuple[Flight]
 
 
-_Line = _Pending | _Flown
+def _line(waiting: _Line) -> JournalLine:
+    if isinstance(waiting, _Pending):
+        return waiting.line()
+    if isinstance(waiting, tuple):
+        return line_of(waiting[0], ended=True)
+    return line_of(waiting, ended=False)
 
 
 class WorkingSet:
@@ -96,7 +94,8 @@ class WorkingSet:
         self._lock = threading.Lock()
         self._generation = store.generation()
         self._epoch = 0
-        self._lines: deque[_Line] = deque()
+        # Decisions about reads that wait for the next commit of anybody.
+        self.lines: deque[_Line] = deque()
         # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
         self.on_many_lines: Callable[[], None] | None = None
         # Results that became ready and that nobody was called about yet.
@@ -301,7 +300,7 @@ class WorkingSet:
             if pending.starts:
                 self.make_room()
             self._apply(effect)
-            self._lines.append(pending)
+            self.lines.append(pending)
             return True
         return self._commit(effect, None)
 
@@ -324,16 +323,16 @@ class WorkingSet:
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(waiting.line() for waiting in (lines if pending is None else [*lines, pending])),
+            journal=tuple(_line(waiting) for waiting in (lines if pending is None else [*lines, pending])),
         )
         try:
             self.store.commit(change)
         except StaleWrite:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             live.epoch = live.shared.epoch = -1
             return False
         except BaseException:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             # Whether it was written is not known: the store is asked before the next decision.
             live.epoch = live.shared.epoch = -1
             raise
@@ -393,17 +392,13 @@ class WorkingSet:
 
     # ---- the journal of reads ---------------------------------------------------------------------------------------
 
-    def journal(self, flight: lane.Flight, *, ended: bool) -> None:
-        """Journal one half of a read on the lane with the next batch."""
-        self._lines.append(_Flown(flight, ended))
-
     def make_room(self) -> None:
         """Have the waiting lines written before another read starts, where they are many.
 
         Raises:
             StoreError: they cannot be written: the read must not start.
         """
-        waiting = len(self._lines)
+        waiting = len(self.lines)
         if waiting < MAX_PENDING_LINES:
             return
         if self.on_many_lines is None or waiting >= MAX_BACKLOG:
@@ -415,7 +410,7 @@ class WorkingSet:
         taken: list[_Line] = []
         while True:
             try:
-                taken.append(self._lines.popleft())
+                taken.append(self.lines.popleft())
             except IndexError:
                 return taken
 
@@ -429,9 +424,9 @@ class WorkingSet:
         if not lines:
             return
         try:
-            self.store.commit(Commit(expected={}, journal=tuple(waiting.line() for waiting in lines)))
+            self.store.commit(Commit(expected={}, journal=tuple(_line(waiting) for waiting in lines)))
         except BaseException:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             raise
 
 
