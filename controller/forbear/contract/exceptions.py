@@ -47,6 +47,9 @@ _VENDORS: Final = {
     "twilio": "twilio",
 }
 
+# Causes that are looked at; more of them prove nothing.
+_MAX_CHAIN: Final = 16
+
 Row = tuple[Recovery, Recovery, str]
 
 
@@ -117,7 +120,7 @@ def classify_exception(facts: RaisedFacts, case: Case) -> Envelope:
     if ruled is not None:
         return ruled
     table = classes()
-    path = [_resolve(names, table) for names in (facts.names, *facts.chain)]
+    path = [_resolve(names, table) for names in (facts.names, *facts.chain[:_MAX_CHAIN])]
     own = path[0]
 
     def is_a(kind: str, name: str = own) -> bool:
@@ -216,7 +219,7 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
         return f.no_answer(case.effect, may_repeat=case.may_repeat)
     state = facts.sqlstate
     if state is None:
-        for names in (facts.names, *facts.chain):
+        for names in (facts.names, *facts.chain[:_MAX_CHAIN]):
             package, _, short = names[0].partition(".") if names else ("", "", "")
             if package in ("psycopg", "psycopg2", "asyncpg") and state is None:
                 state = table.sqlstate_classes.get(short)
