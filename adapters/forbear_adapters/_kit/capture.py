@@ -12,15 +12,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-from forbear import Refused
-from forbear.contract import Mcp, Raw, Value, is_contract
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from langgraph import errors as graph_errors
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
-__all__ = ["Probe", "Shot", "raw_of", "visible_arguments", "watched"]
+from forbear import Refused
+from forbear.contract import Mcp, Raised, Raw, Value, is_contract
+
+__all__ = ["Passed", "Probe", "Shot", "not_answered", "raw_of", "visible_arguments", "watched"]
 
 # Characters of a text that may be an envelope.
 _MAX_SPOKEN: Final = 4096
@@ -133,6 +135,36 @@ class Probe:
             _SHOT.reset(token)
 
 
+def _is_invalid_resume(error: BaseException) -> bool:
+    """Say whether a person's answer did not fit the question of a tool: that concerns the person, not the model."""
+    # The first releases of 1.2 do not mark such errors.
+    marked = getattr(graph_errors, "is_invalid_resume", None)
+    return marked is not None and bool(marked(error))
+
+
+class Passed(GraphBubbleUp):
+    """Carries an exception that is not a tool's answer through the controller."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
+    """Return what an exception that left the framework's execution means; the framework's own signals go on."""
+    if isinstance(error, GraphBubbleUp):
+        raise error
+    if _is_invalid_resume(error):
+        raise Passed(error)
+    if shot.error is not None:
+        return raw_of(shot, tool)
+    if shot.value is not None or shot.message is not None:
+        # The tool ran; what it returned was not usable for the framework.
+        return Raised(error)
+    # The call could not be built (no store, no such state field): no byte has left.
+    return Raised(error, phase="build")
+
+
 def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
     """Return what an execution gave back, for the controller to judge.
 
@@ -144,6 +176,9 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         error, in_function = shot.error
         if isinstance(error, ValidationError) and not in_function:
             raise _invalid(error, tool) from error
+        if isinstance(error, ToolException) and in_function:
+            # LangChain's word for "the tool answered with an error"; tools loaded from an MCP server answer so.
+            return Mcp(is_error=True, content=_blocks(str(error)))
         raise error
     message = shot.message
     if isinstance(message, ToolMessage):
@@ -152,8 +187,12 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         structured = _structured(message.artifact)
         if structured is not None:
             return structured
-        plain = shot.value is not None and isinstance(shot.value[0], _PLAIN) and not _has_artifact(tool)
-        return Value(_spoken(shot.value[0] if plain and shot.value is not None else message.content))
+        value: object = message.content
+        if shot.value is not None and not _has_artifact(tool):
+            (returned,) = shot.value
+            if isinstance(returned, _PLAIN):
+                value = cast("object", returned)
+        return Value(_spoken(value))
     # A Command, or a list of commands and messages: passed on as it is.
     return Value(message)
 
@@ -208,5 +247,3 @@ def visible_arguments(tool: BaseTool | None) -> frozenset[str] | None:
         return frozenset(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else None
     fields = getattr(schema, "model_fields", None)
     return frozenset(cast("Mapping[str, object]", fields)) if isinstance(fields, Mapping) else None
-
-

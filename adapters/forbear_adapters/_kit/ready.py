@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from forbear import Controller, Reply
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
+from forbear import Controller, Reply
 from forbear_adapters._kit.messages import mark_of, message_id
 from forbear_adapters._kit.toolcalls import answer_message
 

@@ -5,7 +5,7 @@ Run ids come from the application's config only, never from anything that a mode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _WITHIN: ContextVar[Within | None] = ContextVar("forbear_within", default=None)
 
 
 @contextmanager
-def inside(thread: str | None, run: str, call_id: str) -> Iterator[None]:
+def inside(thread: str | None, run: str, call_id: str) -> Generator[None]:
     """Mark what runs in this block as part of a governed call: agents that it starts are children of `run`."""
     token = _WITHIN.set(Within(thread, run, call_id))
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from forbear_adapters._kit.messages import mark_of
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+
+from forbear_adapters._kit.messages import mark_of
 
 __all__ = ["forced_by", "halt_notice"]
 
