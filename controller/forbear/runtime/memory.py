@@ -121,6 +121,7 @@ class WorkingSet:
             if found is not None:
                 return found
             live = LiveTree(root=root, tree=Tree(root=root, principal=root), shared=Shared(principal=root))
+            live.used = next(self._uses)
             self._trees[root] = live
             if len(self._trees) > self._max_trees:
                 self._evict()
@@ -191,7 +192,6 @@ class WorkingSet:
             self._generation = generation
             self._epoch += 1
         if live.epoch != self._epoch:
-            live.lane.give_all_back(live)
             self._read(live)
         if live.shared.epoch != self._epoch:
             self._read_shared(live.shared)
@@ -199,7 +199,12 @@ class WorkingSet:
     def _read(self, live: LiveTree) -> None:
         epoch = self._epoch
         found = self.store.load(tree_scope(live.root))
-        first = live.epoch == -1 and live.stored_tree is None
+        if live.loaded and found.version == live.version:
+            # What was committed concerns other trees.
+            live.epoch = epoch
+            return
+        live.lane.give_all_back(live)
+        first, live.loaded = not live.loaded, True
         stored_tree: Tree | None = None
         runs: dict[str, Run] = {}
         actions: dict[str, Action] = {}
