@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -13,30 +14,32 @@ from forbear.errors import SchemaTooNew, StoreError, UsageError
 class Broken:
     """Makes commits of a store fail while it is on."""
 
-    def __init__(self, store, monkeypatch):
+    def __init__(self, store: Any, monkeypatch: Any) -> None:
         self.on = False
         self._commit = store.commit
         monkeypatch.setattr(store, "commit", self.commit)
 
-    def commit(self, change):
+    def commit(self, change: Any) -> None:
         if self.on:
             raise StoreError("the store's file must have free space")
         self._commit(change)
 
 
 @pytest.fixture
-def desk(controller):
+def desk(controller: Any) -> Any:
+    """Declare a read and a write."""
     controller.declare("find", effect="read")
     controller.declare("place", effect="write", target="id")
     return controller
 
 
 @pytest.fixture
-def broken(desk, monkeypatch):
+def broken(desk: Any, monkeypatch: Any) -> Any:
+    """Return what breaks the store."""
     return Broken(desk.store, monkeypatch)
 
 
-def test_a_call_does_not_run_where_nothing_can_be_committed(desk, broken, scripted):
+def test_a_call_does_not_run_where_nothing_can_be_committed(desk: Any, broken: Any, scripted: Any) -> None:
     """Commit first: without a commit the tool is not called."""
     tool = scripted(1)
     broken.on = True
@@ -55,7 +58,7 @@ def test_a_call_does_not_run_where_nothing_can_be_committed(desk, broken, script
     assert desk.call("place", {"id": 1}, run="r", execute=tool).ok
 
 
-async def test_the_same_in_a_task(desk, broken, scripted):
+async def test_the_same_in_a_task(desk: Any, broken: Any, scripted: Any) -> None:
     """The async ways fail closed too."""
     broken.on = True
     tool = scripted(1)
@@ -65,11 +68,13 @@ async def test_the_same_in_a_task(desk, broken, scripted):
     assert tool.count == 0
 
 
-def test_a_result_that_could_not_be_stored_is_committed_before_the_next_decision(desk, broken, scripted):
+def test_a_result_that_could_not_be_stored_is_committed_before_the_next_decision(
+    desk: Any, broken: Any, scripted: Any
+) -> None:
     """What ran is not forgotten: its end is kept, and committed first when the store works again."""
     tool = scripted({"id": 7})
 
-    def running(**arguments):
+    def running(**arguments: Any) -> Any:
         broken.on = True
         return tool(**arguments)
 
@@ -83,10 +88,10 @@ def test_a_result_that_could_not_be_stored_is_committed_before_the_next_decision
     assert tool.count == 1
 
 
-def test_an_interrupt_goes_on_although_its_end_could_not_be_stored(desk, broken, scripted):
+def test_an_interrupt_goes_on_although_its_end_could_not_be_stored(desk: Any, broken: Any, scripted: Any) -> None:
     """KeyboardInterrupt is never swallowed; the write is unknown as soon as that can be said."""
 
-    def running(**_):
+    def running(**_: Any) -> None:
         broken.on = True
         raise KeyboardInterrupt
 
@@ -96,7 +101,7 @@ def test_an_interrupt_goes_on_although_its_end_could_not_be_stored(desk, broken,
     assert desk.call("place", {"id": 1}, run="r", execute=scripted(1)).envelope.code == "OUTCOME_UNKNOWN"
 
 
-def test_an_observed_tool_runs_although_nothing_can_be_recorded(opened, scripted, monkeypatch):
+def test_an_observed_tool_runs_although_nothing_can_be_recorded(opened: Any, scripted: Any, monkeypatch: Any) -> None:
     """Observe mode changes nothing at all, not even where it is broken."""
     controller = opened(mode="observe")
     controller.declare("place", effect="write")
@@ -109,17 +114,17 @@ def test_an_observed_tool_runs_although_nothing_can_be_recorded(opened, scripted
     assert tool.count == 2
 
 
-def test_a_wrong_word_for_on_broken_is_an_error(desk, scripted):
+def test_a_wrong_word_for_on_broken_is_an_error(desk: Any, scripted: Any) -> None:
     """The two ways are named."""
     with pytest.raises(UsageError, match="on_broken"):
         desk.call("place", {"id": 1}, run="r", execute=scripted(1), on_broken="ignore")
 
 
-def test_a_callback_that_raises_loses_nothing(desk, clock, scripted):
+def test_a_callback_that_raises_loses_nothing(desk: Any, clock: Any, scripted: Any) -> None:
     """A failing on_ready is a warning; the result stays in the inbox."""
     from forbear.errors import Refused
 
-    def fail(_reply):
+    def fail(_reply: Any) -> None:
         raise ValueError("secret-text")
 
     desk.engine.on_ready = fail
@@ -132,13 +137,13 @@ def test_a_callback_that_raises_loses_nothing(desk, clock, scripted):
     assert [reply.value for reply in desk.run("r").inbox()] == [{"id": 1}]
 
 
-def test_what_an_application_passes_is_checked(opened, tmp_path):
+def test_what_an_application_passes_is_checked(opened: Any, tmp_path: Any) -> None:
     """A naive clock, an unknown mode, an unknown store and a newer database are clear errors."""
     from datetime import datetime
 
     class Naive:
-        def now(self):
-            return datetime(2026, 1, 1)
+        def now(self) -> Any:
+            return datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
 
     with pytest.raises(UsageError, match="timezone"):
         opened(clock=Naive())
@@ -154,7 +159,7 @@ def test_what_an_application_passes_is_checked(opened, tmp_path):
         opened(tmp_path / "a.db")
 
 
-def test_a_closed_controller_can_be_closed_again_and_decides_nothing(desk, scripted):
+def test_a_closed_controller_can_be_closed_again_and_decides_nothing(desk: Any, scripted: Any) -> None:
     """Closing twice is harmless; after it nothing runs."""
     tool = scripted(1)
     desk.call("find", {"q": 1}, run="r", step="a", call_id="a", execute=tool)
@@ -166,7 +171,7 @@ def test_a_closed_controller_can_be_closed_again_and_decides_nothing(desk, scrip
     assert tool.count == 1
 
 
-async def test_the_controller_is_a_context_manager_both_ways(tmp_path, scripted):
+async def test_the_controller_is_a_context_manager_both_ways(tmp_path: Any, scripted: Any) -> None:
     """`with` and `async with` close it."""
     from forbear import Controller
 
