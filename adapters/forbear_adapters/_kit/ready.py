@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from forbear import Controller, Reply
+from forbear.errors import StoreError
 from forbear_adapters._kit.messages import mark_of, message_id
 from forbear_adapters._kit.toolcalls import answer_message
 
@@ -31,7 +32,12 @@ def replacements(controller: Controller, run: str, messages: Sequence[AnyMessage
     if not waiting:
         return []
     found: list[ToolMessage] = []
-    for reply in controller.run(run).inbox():
+    try:
+        ready = controller.run(run).inbox()
+    except StoreError:
+        # They stay where they are until the store can be read; the calls of this run answer for themselves.
+        return []
+    for reply in ready:
         earlier = waiting.get(message_id(reply.step, reply.call_id))
         if earlier is not None:
             found.append(_in_place_of(earlier, reply))

@@ -165,10 +165,20 @@ class Gate:
     def told(
         self, reply: Reply, call: ToolCall, place: Place, *, shot: Shot | None = None, tool: BaseTool | None = None
     ) -> Answered:
-        """Return a reply with the message that answers the call."""
-        if shot is not None and (reply.ok or reply.would is not None):
+        """Return a reply with the message that answers the call.
+
+        Raises:
+            Exception: the tool is only observed, and this is what leaves the framework without us.
+        """
+        if shot is not None and (reply.ok or self._is_observed(call["name"])):
+            if shot.raised is not None:
+                raise shot.raised
             return Answered(reply, shot.message)
         return Answered(reply, answer_message(reply, call, step=place.step.name, tool=tool))
+
+    def _is_observed(self, tool: str) -> bool:
+        """Say whether a tool is only observed: then nothing that its caller gets may differ."""
+        return self.controller.engine.tools.known_policy(tool).mode == "observe"
 
     # ---- tools ------------------------------------------------------------------------------------------------------
 
