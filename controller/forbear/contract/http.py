@@ -63,7 +63,7 @@ def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> 
     if ruled is None and http.status == 404 and http.protocol.lower().startswith("mcp"):
         # The session is gone (MCP, Streamable HTTP, session management): the request never reached a tool.
         return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
-    if ruled is None and http.status < 500:
+    if ruled is None and http.status < 500 and case.policy.text_rules:
         ruled = by_text(case, text_of(http.body), body)
     if ruled is not None:
         return timed(ruled, ends.hint())

@@ -25,6 +25,7 @@ from forbear.core.states import (
     Unknown,
     Waiting,
 )
+from forbear.runtime.lane import Lane
 from forbear.runtime.notes import Ready
 from forbear.runtime.rows import SHARED
 
@@ -110,6 +111,9 @@ class LiveTree:
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
     evicted: bool = False
+    # Grows with every use, for dropping the longest unused.
+    used: int = 0
+    lane: Lane = field(default_factory=Lane)
     _merged: Mapping[str, Hold] | None = None
     _merged_from: Mapping[str, Hold] | None = None
 
@@ -148,8 +152,10 @@ class LiveTree:
                     self._enter(change)
                 case Action():
                     self.actions[change.key] = change
+                    self.lane.note(change.call)
                 case PutKnown():
                     self.known[change.key] = change.known
+                    self.lane.answered(change.key)
                 case Hold() | DropHold():
                     if change.scope in SHARED:
                         shared = dict(self.shared.holds) if shared is None else shared
@@ -159,8 +165,9 @@ class LiveTree:
                         self._merged = None
         for command in decision.commands:
             if isinstance(command, Execute):
-                self.flights[command.action, command.attempt] = Flight()
+                self.open_flight(command.action, command.attempt)
         self._forget()
+        self.lane.is_clear = None
         return shared
 
     def _enter(self, run: Run) -> None:
@@ -190,6 +197,10 @@ class LiveTree:
     def forget_merged(self) -> None:
         """Build the common view of all holds again when it is next asked for."""
         self._merged = None
+
+    def open_flight(self, action: str, attempt: int) -> None:
+        """An attempt is open in this process: equal calls can join it."""
+        self.flights[action, attempt] = Flight()
 
     def land(self, action: str, attempt: int, reply: Reply) -> None:
         """Answer everybody who joined an attempt of this process."""

@@ -126,7 +126,7 @@ def _decided(
     call = asked.call
     actions = (call.action, other) if other else (call.action,)
     for _ in range(MAX_RACES):
-        live = yield from load(asked.root, actions=actions, known=known)
+        live = yield from load(asked.root, actions=actions, known=known, call=call)
         now = yield from read_clock()
         event = event_at(live, now)
         decision = decide(asked.frame(live), call.action, event, now)

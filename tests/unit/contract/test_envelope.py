@@ -37,7 +37,8 @@ def test_words_of_both_dialects(word: str, recovery: Recovery) -> None:
 def test_aliases() -> None:
     """`retry_at` is `reset_at`, `field_errors` is `invalid_fields`, `message` is `safe_message`."""
     read = read_envelope(
-        error(recovery="repair_input", retry_at="2026-09-01T12:00:00Z", field_errors=["qty"], message="No."), strict=True
+        error(recovery="repair_input", retry_at="2026-09-01T12:00:00Z", field_errors=["qty"], message="No."),
+        strict=True,
     )
     assert read.reset_at == datetime(2026, 9, 1, 12, tzinfo=UTC)
     assert read.invalid_fields == (InvalidField(name="qty"),)
