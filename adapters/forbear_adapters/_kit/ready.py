@@ -27,7 +27,7 @@ def replacements(controller: Controller, run: str, messages: Sequence[AnyMessage
     waiting = {
         message.id: message
         for message in messages
-        if isinstance(message, ToolMessage) and mark_of(message).get("answer") in _LATER
+        if isinstance(message, ToolMessage) and message.status == "error" and mark_of(message).get("answer") in _LATER
     }
     if not waiting:
         return []

@@ -232,9 +232,14 @@ def _prepared(
     call = request.tool_call
     if arguments != call["args"]:
         call = cast("ToolCall", {**call, "args": dict(arguments)})
-    if tool is None:
-        return request.override(tool_call=call)
-    return request.override(tool_call=call, tool=cast("BaseTool", Probe(tool, shot)))
+    probe = None if tool is None else cast("BaseTool", Probe(tool, shot))
+    # What `override` does, without its cost.
+    return ToolCallRequest(
+        call,
+        probe,
+        cast("object", request.state),
+        request.runtime,  # pyright: ignore[reportUnknownMemberType]
+    )
 
 
 def answer_message(reply: Reply, call: ToolCall, *, step: str, tool: BaseTool | None = None) -> Output:
