@@ -14,7 +14,7 @@ from forbear.core.decision import Announce, Change, Command, Decision, Deliver, 
 from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
-from forbear.core.phases.approval import on_approved, on_awaiting_approval
+from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
 from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
 from forbear.core.phases.running import on_running
@@ -41,9 +41,10 @@ from forbear.core.states import (
     known_key,
 )
 from forbear.core.steps import current, enter, leave, why_over
-from forbear.core.values import InvalidField
-from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
+from forbear.core.values import Call, InvalidField
+from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
+_OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
 IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
 
@@ -86,12 +87,32 @@ def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     run = enter(s.run(call.run), call, s.tree.turn)
     if run.halted is not None:
         return _halted(run, event)
+    call = _stands_apart(s, call)
     start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
     if is_observed(s) and decision.answer is not Answer.EXECUTED:
         would = decision.answer
         decision = replace(start_anyway(s, s.action(call), start, now), would=would)
     return _count(s, run, event, decision, now)
+
+
+def _stands_apart(s: Snapshot, call: Call) -> Call:
+    """Return a call that needs a yes of its own, where an equal call of another run has the yes that was given.
+
+    A grant belongs to the run that asked first; neither it nor the execution on it answers the others.
+    """
+    if call.verdict.gate is not Gate.ASK:
+        return call
+    for action in s.actions.values():
+        if action.call.base == call.action and action.call.run == call.run and isinstance(action.phase, _OPEN):
+            return replace(call, action=action.key, base=call.action)
+    standing = s.actions.get(call.action)
+    phase = None if standing is None else standing.phase
+    if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
+        return apart(call)
+    if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
+        return apart(call)
+    return call
 
 
 def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision | None:

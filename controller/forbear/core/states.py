@@ -87,6 +87,8 @@ class AwaitingApproval:
     by_framework: bool = False
     # Grants answer `request_approval` results at most once per turn.
     after_attempt: int = 0
+    # Equal calls of other runs that were told the same prompt, one a run: a yes is not theirs.
+    joined: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

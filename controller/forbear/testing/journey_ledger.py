@@ -15,7 +15,7 @@ from forbear.core.values import Envelope
 from forbear.runtime.reply import Attempt, Reply
 from forbear.testing.clock import ManualClock
 from forbear.testing.journey_checks import Seen
-from forbear.testing.journey_format import Control, Result
+from forbear.testing.journey_format import Call, Control, Human, Result
 from forbear.testing.journey_product import Product
 from forbear.testing.journey_promises import Dispatch
 from forbear.testing.journey_seen import of_envelope, of_reply
@@ -39,8 +39,9 @@ class Broken(Exception):
 class Ledger:
     """The books of one story."""
 
-    def __init__(self, product: Product, clock: ManualClock) -> None:
+    def __init__(self, product: Product, clock: ManualClock, calls: Mapping[str, Call]) -> None:
         self._product = product
+        self._calls = calls
         self._clock = clock
         # The ticket that each call was last given, and everybody who was given a ticket.
         self.tickets: dict[str, str] = {}
@@ -221,14 +222,21 @@ class Ledger:
 
         A look-up that ended nothing leaves the write held for inspection; a restart leaves prompts and waits.
         """
-        if not isinstance(event, (Control, Result)):
+        if not isinstance(event, (Control, Result, Human)):
             return []
         told = {one.call for one in seen}
         found: list[Seen] = []
-        for call, ticket in self.tickets.items():
+        for call, given in list(self.tickets.items()):
             if call in told:
                 continue
+            ticket = given
             phase = self._product.phase(ticket)
+            if not isinstance(phase, tuple(_STANDING)) and call not in self.attempts:
+                # The prompt that it had joined was answered for another run: it has one of its own.
+                own = self._product.ticket_of(self._calls[call])
+                if own is not None:
+                    ticket = self.tickets[call] = own
+                    phase = self._product.phase(own)
             decision = _STANDING.get(type(phase)) if phase is not None else None
             if phase is None or decision is None or (isinstance(event, Result) and decision != "inspect_only"):
                 continue
