@@ -44,6 +44,7 @@ from forbear.core.steps import current, enter, leave, why_over
 from forbear.core.values import Call, InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
+_GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
 _OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
 IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
@@ -60,6 +61,10 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     Returns:
         Rule, changes, commands and answer. Nothing was changed yet.
     """
+    return _tell_joined(_decide(s, key, event, now))
+
+
+def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     if isinstance(event, Proposed):
         return _proposed(s, event, now)
     action = s.actions.get(key)
@@ -75,6 +80,22 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
         request_id=getattr(event, "request_id", ""),
     )
     return _phase(s, action, event, now, start)
+
+
+def _tell_joined(decision: Decision) -> Decision:
+    """Tell the runs that had joined a wait or a prompt what became of it, once it is over."""
+    if not any(isinstance(change, Action) and change.joined for change in decision.changes):
+        return decision
+    changes: list[Change] = []
+    commands = list(decision.commands)
+    for change in decision.changes:
+        if isinstance(change, Action) and change.joined and not isinstance(change.phase, _GOES_ON):
+            told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
+            if told is not None:
+                commands.extend(Announce(action=change.key, told=told, call=call) for call in change.joined)
+            change = replace(change, joined=())
+        changes.append(change)
+    return replace(decision, changes=tuple(changes), commands=tuple(commands))
 
 
 def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
@@ -213,7 +234,7 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
     """Decide about a human message, a restart of a run, or an operator's lift."""
     match event:
         case TurnBegan():
-            return _turn(s, event)
+            return _tell_joined(_turn(s, event))
         case RunRestarted():
             return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1),))
         case Lifted():

@@ -87,8 +87,6 @@ class AwaitingApproval:
     by_framework: bool = False
     # Grants answer `request_approval` results at most once per turn.
     after_attempt: int = 0
-    # Equal calls of other runs that were told the same prompt, one a run: a yes is not theirs.
-    joined: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +188,8 @@ class Action:
     last_result: str = ""
     last_result_at: datetime | None = None
     last_writes: int = 0
+    # Equal calls of other runs that were given this action's ticket, one a run: they are told what becomes of it.
+    joined: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

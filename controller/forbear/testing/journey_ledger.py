@@ -184,7 +184,9 @@ class Ledger:
     def inbox(self, event: object) -> list[Seen]:
         """Return what became ready outside a call, for the call that was told to wait and for those that joined it."""
         found: list[Seen] = []
-        for reply in self._product.inbox():
+        ready = self._product.inbox()
+        told = {reply.call_id for reply in ready}
+        for reply in ready:
             call = reply.call_id
             seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket), is_own=False)
             self.show(seen)
@@ -199,7 +201,7 @@ class Ledger:
             attempt = self.attempts.get(call)
             seen = replace(
                 seen,
-                source=call,
+                source=self.last.get(reply.action, call),
                 late=late,
                 finals=self.finals.get(call, 0),
                 resolves=call if late else "",
@@ -209,13 +211,18 @@ class Ledger:
             found.append(seen)
             ticket = self.tickets.get(call)
             for other, held in self.tickets.items():
-                if other != call and ticket is not None and held == ticket:
+                # Equal calls of one run share a ticket; the run is told once. Other runs are told on their own.
+                if other not in told and held == ticket and self._is_one_run(call, other):
                     joined = replace(seen, call=other)
                     self._count_final(joined)
                     found.append(joined)
             if late:
                 self.unknown.discard(call)
         return found
+
+    def _is_one_run(self, call: str, other: str) -> bool:
+        one, two = self._calls[call], self._calls[other]
+        return (one.session, one.agent) == (two.session, two.agent)
 
     def standing(self, event: object, seen: list[Seen]) -> list[Seen]:
         """Return the calls that still wait, are still asked about, or are still unknown after an event around them.

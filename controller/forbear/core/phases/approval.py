@@ -28,7 +28,7 @@ from forbear.core.identity import apart_key
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start
+from forbear.core.start import By, Start, joined_by
 from forbear.core.states import (
     Action,
     Approved,
@@ -148,13 +148,9 @@ def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start
     if covering(s, start.call, now).barring:
         # Something stronger came to cover it: the open prompt stays answerable, the call is told why it is held.
         return admit(s, action, start, now)
-    others = {state.run, *(call.run for call in state.joined)}
-    changes: tuple[Change, ...] = ()
-    if start.call.run not in others:
-        changes = (replace(action, phase=replace(state, joined=(*state.joined, start.call))),)
     return Decision(
         rule=Rule.APPROVAL_JOINED,
-        changes=changes,
+        changes=joined_by(action, start.call),
         answer=Answer.NEEDS_APPROVAL,
         told=state.told,
         ticket=state.ticket,
@@ -193,10 +189,10 @@ def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Grante
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
-    asked, commands, tree = _ask_apart(s, state, _after_yes(s, action.call, state), now)
+    asked, commands, tree = _ask_apart(s, action, state, _after_yes(s, action.call, state), now)
     return Decision(
         rule=Rule.GRANTED,
-        changes=(replace(action, phase=phase), tree, *_lifted(s, action.call), *asked),
+        changes=(replace(action, phase=phase, joined=()), tree, *_lifted(s, action.call), *asked),
         commands=(WakeAt(action=action.key, at=wake_at), *commands),
         ticket=state.ticket,
     )
@@ -209,12 +205,12 @@ def apart(call: Call) -> Call:
 
 
 def _ask_apart(
-    s: Snapshot, state: AwaitingApproval, tree: Tree, now: datetime
+    s: Snapshot, action: Action, state: AwaitingApproval, tree: Tree, now: datetime
 ) -> tuple[tuple[Change, ...], tuple[Command, ...], Tree]:
     """Ask on their own about the calls of other runs that had joined a prompt which was answered yes for one run."""
     changes: list[Change] = []
     commands: list[Command] = []
-    for number, call in enumerate(state.joined, start=1):
+    for number, call in enumerate(action.joined, start=1):
         own = apart(call)
         key = own.action
         standing = s.action(own)
@@ -231,7 +227,6 @@ def _ask_apart(
             fingerprint=call.fingerprint,
             asked_at=now,
             expires_at=expires_at,
-            joined=(),
         )
         changes.append(replace(standing, call=own, phase=phase))
         commands.extend((AskHuman(action=key, ticket=ticket), WakeAt(action=key, at=expires_at)))
