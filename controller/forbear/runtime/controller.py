@@ -25,11 +25,13 @@ from forbear.runtime.broken import broken_reply
 from forbear.runtime.clock import SystemClock, SystemIds
 from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
+from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.flows import after_lane, call_flow, end_flow, join_flow, prepare_flow, propose_flow
+from forbear.runtime.flows import after_lane, call_flow, join_flow, propose_flow
 from forbear.runtime.lane import is_plain
 from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode
 from forbear.runtime.perform import INSIDE, Inside, afly, arun_flow, ended_by, fly, raw_of, run_flow
+from forbear.runtime.places import prepare_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Ended, Executor, How, Signals
@@ -71,7 +73,7 @@ class Controller:
         if self._worker is not None:
             engine.on_work = self._worker.kick
         if self._writer is not None:
-            engine.world.on_many_lines = self._writer.wake
+            engine.world.batch.on_many_lines = self._writer.wake
         engine.note_lost()
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ class Controller:
         if self._writer is not None:
             self._writer.stop()
         try:
-            self._engine.world.flush()
+            self._engine.world.batch.flush()
         finally:
             self._engine.store.close()
             if self._engine.threads is not None:

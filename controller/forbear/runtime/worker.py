@@ -16,16 +16,12 @@ from forbear.core.vocabulary import Mode, Verdict
 from forbear.errors import UsageError
 from forbear.ports import Row
 from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.ends import CHECKS
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.flows import (
-    CHECKS,
-    call_flow,
-    recover_flow,
-    run_attempt,
-    wake_flow,
-)
+from forbear.runtime.flows import call_flow, run_attempt, wake_flow
 from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
-from forbear.runtime.program import look
+from forbear.runtime.lookups import look
+from forbear.runtime.places import recover_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact

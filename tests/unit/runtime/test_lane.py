@@ -14,7 +14,8 @@ import pytest
 from forbear.core.states import Completed, Running
 from forbear.core.vocabulary import Answer
 from forbear.errors import Refused, StoreError
-from forbear.runtime.lane import LaneReply, plain_key
+from forbear.runtime.lane import plain_key
+from forbear.runtime.lanes import LaneReply
 from forbear.testing.clock import ManualClock, SequenceIds
 
 ANSWERS = [
@@ -130,7 +131,7 @@ def state(controller: Any) -> Any:
 
 def journal(controller: Any) -> Any:
     """Return the journal without what is random."""
-    controller.engine.world.flush()
+    controller.engine.world.batch.flush()
     return sorted((line.rule, line.action, line.run, line.at_us) for _, line in controller.store.journal(limit=9999))
 
 
@@ -177,7 +178,7 @@ def test_a_plain_read_takes_the_lane_and_commits_nothing(desk: Any, scripted: An
     assert desk.store.load("tree:r").version == 0
     rules = [line.rule for _, line in desk.store.journal()]
     assert rules == ["policy.noted"]
-    desk.engine.world.flush()
+    desk.engine.world.batch.flush()
     assert [line.rule for _, line in desk.store.journal()].count("running.returned.completed") == 5
 
 
@@ -302,10 +303,10 @@ def test_the_lane_leaves_no_cyclic_garbage(desk: Any) -> None:
 
 def test_a_read_does_not_start_where_its_lines_cannot_be_written(desk: Any, monkeypatch: Any) -> None:
     """Reads stop when the store stops taking their records."""
-    from forbear.runtime import memory
+    from forbear.runtime import batch
 
     runs = []
-    monkeypatch.setattr(memory, "MAX_PENDING_LINES", 10)
+    monkeypatch.setattr(batch, "MAX_PENDING_LINES", 10)
     monkeypatch.setattr(desk.store, "commit", lambda change: (_ for _ in ()).throw(StoreError("full")))
     desk.engine.noted["find"] = desk.engine.tools.policy("find").digest
 
@@ -337,9 +338,10 @@ def test_what_is_not_flat_goes_the_whole_way(value: Any) -> None:
 
 def test_the_lane_forgets_and_stays_bounded(desk: Any, monkeypatch: Any) -> None:
     """A long run keeps a bounded number of actions and calls."""
-    from forbear.runtime import lane
+    from forbear.runtime import lane, lanes
 
     monkeypatch.setattr(lane, "MAX_KEPT", 50)
+    monkeypatch.setattr(lanes, "MAX_KEPT", 50)
     for n in range(500):
         desk.call("find", {"n": n}, run="r", step=str(n), call_id=str(n), execute=lambda n: n + 1)
     kept = desk.engine.world.peek("r").lane
