@@ -36,9 +36,11 @@ class Pending:
 
     @property
     def starts(self) -> bool:
+        """Say whether the decision starts a read."""
         return any(isinstance(command, Execute) for command in self.decision.commands)
 
     def line(self) -> JournalLine:
+        """Return the journal line."""
         effect = self.save
         return line(
             at=effect.now,
@@ -60,6 +62,7 @@ Line = Pending | Flight | tuple[Flight]
 
 
 def line_of_waiting(waiting: Line) -> JournalLine:
+    """Return the journal line of what waits."""
     if isinstance(waiting, Pending):
         return waiting.line()
     if isinstance(waiting, tuple):
@@ -95,6 +98,7 @@ class Batch:
             self.on_many_lines()
 
     def take(self) -> list[Line]:
+        """Return what waits, for the commit that writes it."""
         taken: list[Line] = []
         while True:
             try:
@@ -119,6 +123,7 @@ class Batch:
 
 
 def phases_of(effect: Save, decision: Decision) -> tuple[str, str]:
+    """Return the names of the action's phase before and after a decision."""
     if effect.call is None:
         return "", ""
     key = effect.call.action

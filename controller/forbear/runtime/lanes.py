@@ -110,20 +110,19 @@ class Lanes:
             if policy.name not in shared and policy.name not in checks and is_eligible(policy, limits)
         }
 
-    def is_ready(self, policy: ToolPolicy, where: Where) -> bool:
+    def is_ready(self, policy: ToolPolicy, run: str) -> bool:
         """Say whether run and policy are known here, so that nothing has to be looked up first."""
         engine = self._engine
-        return where.get("run") in engine.roots and engine.noted.get(policy.name) == policy.digest
+        return run in engine.roots and engine.noted.get(policy.name) == policy.digest
 
-    def begin(self, policy: ToolPolicy, arguments: Mapping[str, object], where: Where) -> Flight | None:
+    def begin(self, policy: ToolPolicy, arguments: Mapping[str, object], run: str, where: Where) -> Flight | None:
         """Start a call on the lane; None = it goes the whole way.
 
         Raises:
             StoreError: the store cannot be written: the read must not start.
         """
         engine = self._engine
-        run = where.get("run")
-        if run is None or engine.lost or engine.unsettled or engine.closed:
+        if engine.lost or engine.unsettled or engine.closed:
             return None
         plain = plain_key(arguments)
         live = engine.world.peek(engine.roots[run])
