@@ -205,7 +205,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
 
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold | None:
     """Close the quota, else the target, else (second different call) the operation; an end moves later only."""
-    s, call = draft.s, draft.call
+    call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
     streak = next(entry for entry in draft.tree.streaks if entry.operation == call.operation)
     scope = Scope.ACTION

@@ -46,6 +46,7 @@ class Ledger:
         # The ticket that each call was last given, and everybody who was given a ticket.
         self.tickets: dict[str, str] = {}
         self.prompts: dict[str, datetime | None] = {}
+        self.waits: dict[str, datetime] = {}
         # The call that a person was first asked about, by action.
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
@@ -76,8 +77,9 @@ class Ledger:
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
         if reply.joins is not None:
-            self.sharers.setdefault(reply.joins, []).append(call)
             source = self.made_for.get(reply.joins, "")
+            if source != call:
+                self.sharers.setdefault(reply.joins, []).append(call)
             return replace(seen, source=source)
         if seen.decisions & {"wait_until", "needs_approval"}:
             is_first = seen.ticket not in self.tickets.values()
@@ -100,7 +102,10 @@ class Ledger:
         if "needs_approval" in seen.decisions:
             expires_at = self._product.due_at(seen.ticket)
             self.prompts[seen.call] = expires_at
-        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at)
+        meets = frozenset(call for call, at in self.waits.items() if at == seen.retry_at and call != seen.call)
+        if seen.retry_at is not None:
+            self.waits[seen.call] = seen.retry_at
+        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at, meets=meets)
 
     def started(self, call: str, reply: Reply, *, by: str) -> Seen:
         """Register a start: the model's (by its proposal) or the controller's own."""
@@ -120,6 +125,10 @@ class Ledger:
                 action=attempt.action,
             )
         )
+        before = self.final.get(call)
+        if before is not None and "deliver_completed" not in before.decisions:
+            # A refused or cancelled call that is proposed anew, with its old id, has another answer coming.
+            self.finals.pop(call, None)
         self.attempts[call] = attempt
         self.open.add(call)
         self.made_for[attempt.action, attempt.number] = call
@@ -156,6 +165,8 @@ class Ledger:
         call = event.call
         attempt = self.attempts[call]
         was_unknown = call in self.unknown
+        # An attempt is answered once; what comes after that is recorded and tells nobody anything.
+        is_first = call in self.open
         self.open.discard(call)
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
@@ -166,7 +177,7 @@ class Ledger:
         seen = replace(seen, source=call, late=event.late or was_unknown, args=dict(attempt.arguments))
         if seen.decisions & {"wait_until", "needs_approval"}:
             seen = self.ticketed(seen)
-        elif not (attempt.by_controller or event.late or was_unknown):
+        elif is_first and not (attempt.by_controller or event.late or was_unknown):
             self._count_final(seen)
         sharers = self.sharers.pop((attempt.action, attempt.number), [])
         return [

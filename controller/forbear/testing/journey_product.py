@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as dataclass_replace
 from datetime import datetime
 from itertools import count
@@ -13,6 +13,7 @@ from forbear.contract import Raised, RaisedFacts, Raw
 from forbear.contract.exceptions import classes
 from forbear.core.states import Action, AwaitingApproval, Hold, Phase
 from forbear.core.vocabulary import Scope
+from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Attempt, Reply
@@ -38,6 +39,14 @@ def _is_repair_signal(facts: RaisedFacts) -> bool:
     """Say whether a framework raises this to have the model repair its call; it pauses nothing."""
     known = classes().kinds["repair_signal"]
     return any(name.rpartition(".")[2] == one.rpartition(".")[2] for name in facts.names for one in known)
+
+
+def _answered(answer: Callable[[], Reply]) -> Reply | None:
+    """Give a person's answer; None = it came too late (the product says so as a misuse of the ticket)."""
+    try:
+        return answer()
+    except UsageError:
+        return None
 
 
 class Product:
@@ -150,27 +159,22 @@ class Product:
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.approve(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.approve(ticket, fingerprint, actor=actor))
 
     def deny(self, ticket: str, *, actor: str) -> Reply | None:
         """Say no; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.deny(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.deny(ticket, fingerprint, actor=actor))
 
     def edit(self, ticket: str, *, tool: str, arguments: object, actor: str) -> Reply | None:
         """Write another call instead; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None or not isinstance(arguments, dict):
             return None
-        return self._operator.edit(
-            ticket,
-            fingerprint,
-            cast("Mapping[str, object]", arguments),
-            tool=tool,
-            actor=actor,
-        )
+        changed = cast("Mapping[str, object]", arguments)
+        return _answered(lambda: self._operator.edit(ticket, fingerprint, changed, tool=tool, actor=actor))
 
     def lift(self, about: str, ticket: str | None, *, actor: str) -> None:
         """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""

@@ -216,7 +216,7 @@ class _Story:
         elif event.decision == "reject":
             seen.append(one)
         if not crashes_before_start(self.story, self.index, call.id):
-            seen.extend(self._due(own=call.id))
+            seen.extend(replace(one, actor=event.actor) for one in self._due(own=call.id))
         return seen
 
     def _standing(self, call: Call) -> Seen:
@@ -333,6 +333,8 @@ class _Story:
             one = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
             if one.outcome == "unknown":
                 self.ledger.is_unknown(one)
+            else:
+                self.ledger.open.discard(call)
             self.ledger.show(one)
             seen.append(replace(one, is_own=event.call in (None, call)))
             if event.call is not None and event.call != call:
