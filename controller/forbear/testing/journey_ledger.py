@@ -223,7 +223,7 @@ class Ledger:
             ticket = self.tickets.get(call)
             for other, held in self.tickets.items():
                 # Equal calls of one run share a ticket; the run is told once. Other runs are told on their own.
-                if other not in told and held == ticket and self._is_one_run(call, other):
+                if not late and other not in told and held == ticket and self._is_one_run(call, other):
                     joined = replace(seen, call=other)
                     self._count_final(joined)
                     found.append(joined)

@@ -246,6 +246,7 @@ class _Story:
                 return self._cancel(event)
             case "crash_restart":
                 self.product.crash()
+                self.ledger.open.clear()
                 return self._due(own="")
             case "run_restarted":
                 self.product.restart_run(event.session, event.agent)
