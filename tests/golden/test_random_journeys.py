@@ -9,18 +9,26 @@ import pytest
 
 from forbear.testing.journeys import Unmet, run_journey
 
+Maker = Callable[[random.Random, list[str]], dict[str, object]]
+
 SECRET = "tok-LEAK99"
 TEXT = f"boom at https://x:pw99@h.invalid/1?k={SECRET}"
 TOOLS: list[dict[str, object]] = [
     {
-        **{"name": "w1", "effect": "write", "repeatable": False, "match_on": ["t"]},
-        **{"inspect_with": "r1", "applied_if": "non_empty"},
+        "name": "w1",
+        "effect": "write",
+        "repeatable": False,
+        "match_on": ["t"],
+        "inspect_with": "r1",
+        "applied_if": "non_empty",
     },
     {"name": "w2", "effect": "write", "repeatable": False, "gate": "always"},
     {"name": "w3", "effect": "write", "repeatable": True},
     {"name": "r1", "effect": "read", "repeatable": True, "quota_scope": "q"},
     {
-        **{"name": "r2", "effect": "read", "repeatable": True},
+        "name": "r2",
+        "effect": "read",
+        "repeatable": True,
         "poll": {"status_field": "state", "pending": ["running"], "min_interval_s": 2},
     },
     {"name": "r3", "effect": "read", "repeatable": True, "empty_means": "unknown"},
@@ -54,20 +62,23 @@ def call(rng: random.Random, calls: list[str]) -> dict[str, object]:
 
 def result(rng: random.Random, calls: list[str]) -> dict[str, object]:
     """Return what a tool gives back, sooner or later, once or twice."""
-    value = {"type": "value", "value": rng.choice([{"id": 1}, [], None, {"state": "running"}, {"state": "done"}, ["x"]])}
-    http = {
+    value: dict[str, object] = {
+        "type": "value",
+        "value": rng.choice([{"id": 1}, [], None, {"state": "running"}, {"state": "done"}, ["x"]]),
+    }
+    http: dict[str, object] = {
         "type": "http",
         "status": rng.choice([200, 202, 403, 404, 409, 422, 429, 429, 500, 503]),
-        "headers": rng.choice([{}, {"Retry-After": "30"}, {"Retry-After": "5000"}]),
+        "headers": rng.choice([None, {"Retry-After": "30"}, {"Retry-After": "5000"}]),
     }
-    raised = {
+    raised: dict[str, object] = {
         "type": "exception",
         "class": rng.choice(["ReadTimeout", "ConnectError", "ValueError", "WeirdError", "GraphInterrupt"]),
         "phase": rng.choice(["before_send", "after_send", "in_tool", "unknown"]),
         "message": TEXT,
         "control_flow": rng.random() < 0.1,
     }
-    mcp = {"type": "mcp", "isError": True, "content": [{"type": "text", "text": TEXT}]}
+    mcp: dict[str, object] = {"type": "mcp", "isError": True, "content": [{"type": "text", "text": TEXT}]}
     return {"result": {"for": rng.choice(calls[-4:]), **rng.choice([value, value, http, http, raised, raised, mcp])}}
 
 
@@ -93,17 +104,17 @@ def story(seed: int) -> dict[str, object]:
     calls: list[str] = []
     events: list[dict[str, object]] = []
     at = 0
-    makers: list[Callable[[random.Random, list[str]], dict[str, object]]] = [call] * 9 + [result] * 6 + [human] * 2
+    makers: list[Maker] = [*[call] * 9, *[result] * 6, *[human] * 2, *[control] * 3]
     for _ in range(rng.randint(6, 30)):
         at += rng.choice([0, 1, 2, 5, 30, 100, 4000])
-        make = rng.choice([*makers, control, control, control]) if calls else call
+        make = rng.choice(makers) if calls else call
         events.append({"at": at, **make(rng, calls)})
     return {
         "id": f"seed {seed}",
         "t0": "2026-01-01T00:00:00Z",
         "tool": TOOLS[0],
         "other_tools": TOOLS[1:],
-        "limits": rng.choice([{}, {"max_wait_s": 900}, {"max_calls_per_turn": 4}, {"max_recorded_replays": 1}]),
+        "limits": rng.choice([None, {"max_wait_s": 900}, {"max_calls_per_turn": 4}, {"max_recorded_replays": 1}]),
         "events": events,
         "expected": [],
         "forbidden": [f"the string {SECRET}"],

@@ -29,7 +29,7 @@ def raw_of(result: Result, *, start: datetime, instants: frozenset[str]) -> Raw:
         case "http":
             return Http(
                 status=cast("int", body["status"]),
-                headers=header_pairs(body.get("headers", {})),
+                headers=header_pairs(body.get("headers") or {}),
                 body=_dated(body.get("body_fields", body.get("body", "")), start, instants),
                 effects_before_failure=body.get("effects_before_failure") is True,
                 protocol=str(body.get("protocol", "")),
@@ -52,7 +52,7 @@ def _raised(body: Json) -> RaisedFacts:
         phase=str(body.get("phase", "unknown")),
         chain=tuple((_class_name(cause),) for cause in _causes(body.get("cause"))),
         status=status if isinstance(status, int) else None,
-        headers=header_pairs(body.get("headers", {})),
+        headers=header_pairs(body.get("headers") or {}),
         body=body.get("body_fields", ""),
         control_flow=body.get("control_flow") is True,
     )
