@@ -117,8 +117,13 @@ def post_urllib(_: str) -> Callable[[str], None]:
 
     def post(url: str) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(urllib.request.Request(url, data=b"body"), timeout=0.3) as response:  # noqa: S310
-            response.read()
+        try:
+            with opener.open(urllib.request.Request(url, data=b"body"), timeout=0.3) as response:  # noqa: S310
+                response.read()
+        except urllib.error.HTTPError as error:
+            # It is the response as well, and keeps its socket.
+            error.close()
+            raise
 
     return post
 
