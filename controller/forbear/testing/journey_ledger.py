@@ -47,7 +47,7 @@ class Ledger:
         self.tickets: dict[str, str] = {}
         self.prompts: dict[str, datetime | None] = {}
         self.waits: dict[str, datetime] = {}
-        # The call that a person was first asked about, by action.
+        # The call that a person was asked about, by ticket.
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
         self.attempts: dict[str, Attempt] = {}
@@ -84,7 +84,7 @@ class Ledger:
         if seen.decisions & {"wait_until", "needs_approval"}:
             is_first = seen.ticket not in self.tickets.values()
             if "needs_approval" in seen.decisions and is_first:
-                self.asked[reply.action] = call
+                self.asked[seen.ticket] = call
             return self.ticketed(seen)
         if "deliver_completed" in seen.decisions:
             seen = replace(seen, source=self._source(reply))
@@ -113,7 +113,7 @@ class Ledger:
         assert attempt is not None
         seen = of_reply(reply, call=call, hold=None)
         now = self._clock.now()
-        grant = self.asked.get(attempt.action, "") if seen.rule == "start.executed.grant" else ""
+        grant = self.asked.get(self._product.grant_of(attempt), "")
         self.dispatches.append(
             Dispatch(
                 tool=attempt.tool,

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from forbear.contract import Raised, RaisedFacts, Raw
 from forbear.contract.exceptions import classes
-from forbear.core.states import Action, AwaitingApproval, Hold, Phase
+from forbear.core.states import Action, AwaitingApproval, Hold, Phase, Running
 from forbear.core.vocabulary import Scope
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
@@ -148,9 +148,9 @@ class Product:
         run = self._handle(self._run_of(call.session, call.agent))
         return run.cancel(call.id, acknowledged=acknowledged)
 
-    def cancel_all(self, *, acknowledged: bool) -> list[Reply]:
-        """Cancel everything that is open or waits."""
-        return self._handle(ROOT).cancel(None, acknowledged=acknowledged)
+    def cancel_all(self, session: str | None, agent: str | None, *, acknowledged: bool) -> list[Reply]:
+        """Cancel everything of a run that is open or waits; of all runs, where it is the root."""
+        return self._handle(self._run_of(session, agent)).cancel(None, acknowledged=acknowledged)
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
@@ -209,6 +209,20 @@ class Product:
             if isinstance(action.phase, AwaitingApproval):
                 return action.phase.ticket
         return None
+
+    def grant_of(self, attempt: Attempt) -> str:
+        """Return the ticket of the prompt whose yes a start spends; "" = none."""
+        row = self._controller.store.fetch(f"tree:{attempt.root}", "action", attempt.action)
+        action = None if row is None else decode(row.body)
+        if not isinstance(action, Action) or not isinstance(action.phase, Running):
+            return ""
+        granted = (one.grant for one in action.phase.open if one.attempt == attempt.number)
+        return next((grant.ticket for grant in granted if grant is not None), "")
+
+    def is_asked_by_framework(self, ticket: str) -> bool:
+        """Say whether a ticket is that of a question which a framework asks by its own signal."""
+        phase = self.phase(ticket)
+        return isinstance(phase, AwaitingApproval) and phase.by_framework
 
     def phase(self, ticket: str) -> Phase | None:
         """Return the phase of the action that carries a ticket now."""
