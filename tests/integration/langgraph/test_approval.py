@@ -137,12 +137,29 @@ def test_an_answer_never_reaches_another_call() -> None:
         assert [prompt["ticket"] for prompt in questions(paused)] == [first["ticket"]]
         # The ticket of one with the fingerprint of the other answers nothing.
         crossed = {first["ticket"]: {"decision": "approve", "fingerprint": second["fingerprint"]}}
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=crossed), T)
+        paused = graph.invoke(Command(resume=crossed), T)
         assert world.done == [("gated", 2)]
         out = graph.invoke(Command(resume=yes(first)), T)
     assert world.done == [("gated", 2), ("gated", 1)]
     assert [m.content for m in answers(out)] == ["gated 1", "gated 2"]
+
+
+def test_a_resume_value_of_another_form_answers_nothing_and_is_warned_about_once() -> None:
+    """A bare "yes" is no answer to a prompt that names a ticket: the question is asked again, and the line is named."""
+    world = World()
+    with controller() as governed:
+        node = RecoveryToolNode(_tools(world), _declared(governed))
+        graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
+        first = questions(graph.invoke(human(), T))
+        with pytest.warns(RuntimeWarning, match=r"no answer to a prompt.*test_approval\.py:\d+"):
+            paused = graph.invoke(Command(resume="yes"), T)
+        assert questions(paused) == first
+        assert world.done == []
+        for value in (True, ["approve"], {"decision": "approve"}):
+            paused = graph.invoke(Command(resume=value), T)
+        assert world.done == []
+        graph.invoke(Command(resume=yes(*questions(paused))), T)
+    assert world.done == [("gated", 1)]
 
 
 def test_a_duplicate_answer_never_answers_the_next_question() -> None:
@@ -162,8 +179,7 @@ def test_a_duplicate_answer_never_answers_the_next_question() -> None:
         graph = build(Model(*script), node, saver=InMemorySaver())
         first = yes(*questions(graph.invoke(human(), T)))
         graph.invoke(Command(resume=first), T)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=first), T)
+        paused = graph.invoke(Command(resume=first), T)
         assert world.done == [("gated", 1)]
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1), ("gated", 2)]
@@ -479,8 +495,7 @@ def test_an_expired_prompt_is_void() -> None:
         graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
         late = yes(*questions(graph.invoke(human(), T)))
         clock.sleep(61)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=late), T)
+        paused = graph.invoke(Command(resume=late), T)
         assert world.done == []
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1)]
