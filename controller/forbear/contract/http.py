@@ -155,7 +155,7 @@ def _problem(http: Http, case: Case, fields: Fields, body: object) -> Envelope |
     if kind.lower().rstrip("/").endswith("/idempotency") and status in (400, 409, 422):
         if status == 400:
             return found(_STOP, "TOOL_MISCONFIGURED")
-        return found(_LOOK, outcome=Outcome.PENDING if status == 409 else Outcome.UNKNOWN)
+        return found(_LOOK, "STILL_RUNNING", outcome=Outcome.PENDING) if status == 409 else found(_LOOK)
     _, registered, name = kind.partition(_PROBLEMS)
     if not registered or not kind.startswith("https://iana.org/"):
         return None
