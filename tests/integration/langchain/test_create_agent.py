@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
@@ -325,6 +326,22 @@ def test_a_forced_tool_that_is_held_ends_the_run() -> None:
         out = agent(said, _refusing(world), Forcing(), RecoveryMiddleware(governed)).invoke(human(), T)
     assert world.count("order") == 1
     assert len(said.asked) <= 3
+    assert "stopped using tools" in out["messages"][-1].content
+
+
+def test_a_summary_is_no_turn() -> None:
+    """`SummarizationMiddleware` writes a human message in the middle of a run: what was refused stays refused."""
+    world = World()
+    summarizer = model("a summary", "a summary", "a summary", "a summary", "a summary", "a summary")
+    shorten = SummarizationMiddleware(summarizer, trigger=("messages", 4), keep=("messages", 2))
+    with controller() as governed:
+        governed.declare("order", effect="write", operation="orders", target="desk")
+        # After a summary the model begins its script again: with the same call, in another wording.
+        said = model([("order", {"n": 1})], [("order", {"n": 2})], [("order", {"n": 3})], again=True, fresh=True)
+        graph = agent(said, _refusing(world), shorten, RecoveryMiddleware(governed), saver=InMemorySaver())
+        out = graph.invoke(human(), T)
+    assert any(message.additional_kwargs.get("lc_source") for message in out["messages"])
+    assert world.count("order") == 1
     assert "stopped using tools" in out["messages"][-1].content
 
 
