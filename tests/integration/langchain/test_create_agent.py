@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from forbear import Controller, Refused
-from forbear.errors import ConfigError
+from forbear.errors import ConfigError, UsageError
 from forbear_adapters.langchain import RecoveryMiddleware
 from forbear_adapters.langgraph import deliver_ready
 from tests.integration.langchain.chat import Scripted, model
@@ -112,6 +112,18 @@ def test_a_daily_limit_is_waited_for_and_not_hammered() -> None:
             return "ordered"
 
         return [tool("order", order)]
+
+    def capped(world: World) -> list[Any]:
+        def order(n: int) -> str:
+            world.do("order", n)
+            raise RuntimeError("limit reached, resets in 6 hours")
+
+        return [tool("order", order)]
+
+    world = World()
+    retries = ToolRetryMiddleware(initial_delay=0.0, jitter=False)
+    agent(model(*ORDER[:2]), capped(world), retries).invoke(human(), T)
+    assert world.count("order") == 6
 
     clock, world = FakeClock(), World()
     with controller(clock=clock) as governed:
@@ -310,6 +322,21 @@ def test_a_layer_between_the_middleware_and_the_tool_is_refused() -> None:
         with pytest.raises(ConfigError, match="last middleware"):
             graph.invoke(human(), T)
     assert world.done == []
+
+
+def test_a_misspelt_tool_is_found_by_a_strict_controller() -> None:
+    """Bare: a gate on a misspelt name is no gate, and nobody says so. Strict: the undeclared tool does not run."""
+    world = World()
+    tools = [doing(world, "order")]
+    hitl = HumanInTheLoopMiddleware(interrupt_on={"oder": True})
+    agent(model(ORDER[0]), tools, hitl, saver=InMemorySaver()).invoke(human(), T)
+    assert world.count("order") == 1
+    with controller(strict=True) as governed:
+        governed.declare("oder", effect="write", approval="always")
+        graph = agent(model(ORDER[0]), tools, RecoveryMiddleware(governed), saver=InMemorySaver())
+        with pytest.raises(UsageError, match=r"'order'.*must be declared"):
+            graph.invoke(human(), T)
+    assert world.count("order") == 1
 
 
 def test_a_forced_tool_that_is_held_ends_the_run() -> None:

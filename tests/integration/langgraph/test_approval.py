@@ -5,12 +5,14 @@ Each test first does the same with plain LangGraph and `interrupt()` in a wrappe
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -450,6 +452,38 @@ def test_a_tool_that_pauses_by_itself_passes_through_and_resumes() -> None:
         out = graph.invoke(Command(resume="sure"), T)
     assert world.done == [("free", 1), ("asks", 2, "sure")]
     assert [m.content for m in answers(out)] == ["free 1", "said sure"]
+
+
+def test_a_wrapper_that_catches_everything_never_swallows_a_pause() -> None:
+    """Bare: `except Exception` in a wrapper swallows the interrupt, and the model is told that something failed."""
+    world = World()
+
+    def careless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    async def acareless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return await execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    def asks(n: int) -> str:
+        world.do("asks", n)
+        return f"said {interrupt(n)}"
+
+    tools = [tool("asks", asks), *_tools(world)]
+    graph = build(Model([("asks", {"n": 1})]), bare(tools, wrap_tool_call=careless), saver=InMemorySaver())
+    assert "__interrupt__" not in graph.invoke(human(), T)
+
+    for script in ([("asks", {"n": 1})], [("gated", {"n": 1})]):
+        with controller() as governed:
+            node = RecoveryToolNode(tools, _declared(governed), wrap_tool_call=careless, awrap_tool_call=acareless)
+            assert "__interrupt__" in build(Model(script), node, saver=InMemorySaver()).invoke(human(), T)
+            graph = build(Model(script), node, saver=InMemorySaver())
+            assert "__interrupt__" in asyncio.run(graph.ainvoke(human(), thread("other")))
 
 
 def test_two_tools_of_one_message_that_pause_by_themselves_are_an_error_not_a_mix_up() -> None:
