@@ -140,7 +140,16 @@ class Flight:
     )  # fmt: skip
 
     def __init__(
-        self, owner: Owner, root: str, run: str, step: str, call_id: str, entry: Entry, number: int, started_us: int
+        self,
+        owner: Owner,
+        root: str,
+        run: str,
+        step: str,
+        call_id: str,
+        entry: Entry,
+        number: int,
+        started_us: int,
+        request_id: str = "",
     ) -> None:
         # These four are what `perform.Inside` has: a run that starts in this call is a child.
         self.owner = owner
@@ -156,7 +165,7 @@ class Flight:
         self.forced = False
         # Set where the tree took the flight over before it ended.
         self.attempt: Attempt | None = None
-        self._request_id = ""
+        self._request_id = request_id
 
     @property
     def request_id(self) -> str:

@@ -132,10 +132,12 @@ class Lanes:
                 return None
             source, siblings = where.get("source", ""), where.get("siblings", 1)
             call_id = where.get("call_id") or ""
-            step = where.get("step") or call_id
+            # A call without a step is a step of its own, named by its request.
+            own = "" if where.get("step") or call_id else engine.ids.request_id()
+            step = where.get("step") or call_id or own
             entry = lane.entries.get(key)
             # A replay of a read is an equal call of its step, or one more execution: the core keeps no result of it.
-            if not step or not (entry is None or (entry.source == source and _may_follow(entry, run, step))):
+            if not (entry is None or (entry.source == source and _may_follow(entry, run, step))):
                 return None
             counters = lane.runs.get(run) or _enter_run(live, run)
             if counters is None:
@@ -147,7 +149,7 @@ class Lanes:
                 entry = lane.entries[key] = Entry(key, policy, source, dict(arguments))
             _count_start(live, counters, step, siblings, name)
             entry.attempts = number = entry.attempts + 1
-            flight = Flight(engine, live.root, run, step, call_id, entry, number, now_us)
+            flight = Flight(engine, live.root, run, step, call_id, entry, number, now_us, own)
             flight.siblings, flight.forced = siblings, where.get("forced", False)
             entry.flying.append(flight)
             engine.world.batch.lines.append(flight)
