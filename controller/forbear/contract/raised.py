@@ -125,6 +125,10 @@ def facts_of(raised: Raised) -> RaisedFacts:
     response = _attribute(error, "response")
     status = _status(error, response)
     headers, body = _evidence(error, response) if status is not None else ((), "")
+    seen = raised.seen
+    if status is None and seen is not None and 400 <= seen.status <= 599:
+        # The client hides what it was answered; a client of ours below it kept status and header fields.
+        status, headers = seen.status, seen.headers
     sqlstate: str | None = None
     for one in (error, *causes):
         for name in ("sqlstate", "pgcode"):
@@ -137,6 +141,8 @@ def facts_of(raised: Raised) -> RaisedFacts:
         chain=tuple(_names(cause) for cause in causes),
         errno=_number(_attribute(error, "errno")),
         client=raised.client,
+        unsent=raised.unsent,
+        own_code=raised.own_code or raised.phase == "in_tool",
         sqlstate=sqlstate,
         status=status,
         headers=headers,

@@ -130,7 +130,7 @@ class Flight:
 
     __slots__ = (
         "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "number", "owner", "root", "run",
-        "started_us", "step", "turn", "writes",
+        "started_us", "step", "trail", "turn", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +146,8 @@ class Flight:
         self.number = number
         self.started_us = started_us
         self.ended_us = self.turn = self.writes = self.epoch = 0
+        # What the execution reached, made when something is written down.
+        self.trail: Trail | None = None
         # Set where the tree took the flight over before it ended.
         self.attempt: Attempt | None = None
         self._request_id = ""
