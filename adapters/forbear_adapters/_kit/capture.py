@@ -32,13 +32,15 @@ _PLAIN: Final = (str, int, float, bool, type(None), dict, list)
 class Shot:
     """What came out of one execution: below LangChain (`value` or `error`), and above it (`message`)."""
 
-    __slots__ = ("error", "message", "value")
+    __slots__ = ("error", "message", "raised", "value")
 
     def __init__(self) -> None:
         self.value: tuple[object] | None = None
         # (the exception, whether the tool's own function raised it)
         self.error: tuple[Exception, bool] | None = None
         self.message: object = None
+        # What left the framework's execution instead of a message.
+        self.raised: Exception | None = None
 
 
 _SHOT: ContextVar[Shot | None] = ContextVar("forbear_shot", default=None)
@@ -152,6 +154,7 @@ class Passed(GraphBubbleUp):
 
 def not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
     """Return what an exception that left the framework's execution means; the framework's own signals go on."""
+    shot.raised = error
     if isinstance(error, GraphBubbleUp):
         raise error
     if _is_invalid_resume(error):

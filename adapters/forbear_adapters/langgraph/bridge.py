@@ -64,8 +64,10 @@ class Batch:
     @property
     def asked(self) -> list[tuple[ToolCall, Answered]]:
         """Return the calls that wait for a person, in the order of the message."""
-        order = () if self.place is None else self.place.step.calls
         asked = [one for one in self.answered if one[1].reply.answer == "needs_approval"]
+        if len(asked) < 2:
+            return asked
+        order = () if self.place is None else self.place.step.calls
         return sorted(asked, key=lambda one: order.index(one[0]["id"]) if one[0]["id"] in order else len(order))
 
     @property
@@ -312,9 +314,10 @@ class RecoveryToolNode(ToolNode):
         place = batch.place
         if place is None:
             return output
-        added: list[ToolMessage | AIMessage] = [
-            one.output for call, one in batch.answered if call["id"] in {u[0] for u in place.step.unparsed}
-        ]
+        added: list[ToolMessage | AIMessage] = []
+        if place.step.unparsed:
+            unparsed = {call_id for call_id, _, _ in place.step.unparsed}
+            added = [one.output for call, one in batch.answered if call["id"] in unparsed]
         if _is_update(output):
             messages = messages_of(batch.state, self._key)
             added.extend(replacements(self._gate.controller, place.run, messages))

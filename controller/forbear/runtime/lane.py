@@ -18,7 +18,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
-from forbear.contract import Raw, Value, classify
+from forbear.contract import Raw, Trail, Value, classify
 from forbear.contract.findings import SUCCESS
 from forbear.core.identity import canonical, digest, fingerprint
 from forbear.core.policy import MAX_SAME_RESULTS, Limits, ToolPolicy
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # A read may start so long after another process has committed something that would stop it (design section 7).
 STALENESS_US: Final = 20_000
 SAME_RESULT_GAP_US: Final = SAME_RESULT_GAP // timedelta(microseconds=1)
-# Calls and actions that the lane keeps of one tree; the oldest are forgotten.
+# Actions that the lane keeps of one tree; the oldest are forgotten.
 MAX_KEPT: Final = 4096
 _PLAIN: Final = 2
 # Whether a result is a plain success does not depend on the time; what names a time is none.
@@ -73,15 +73,15 @@ def is_eligible(policy: ToolPolicy, limits: Limits) -> bool:
     )
 
 
-def plain_key(source: str, arguments: Mapping[str, object]) -> bytes | None:
+def plain_key(arguments: Mapping[str, object]) -> bytes | None:
     """Return bytes that are equal exactly where flat JSON arguments are, or None where they are not flat."""
     for name, value in arguments.items():
         if type(name) is not str or type(value) not in _SCALARS:
             return None
         if type(value) is float and not isfinite(value):
             return None
-    # A tuple of built-in scalars: marshal writes each with its type, so 1, 1.0, True and "1" are four keys.
-    return marshal.dumps((source, sorted(cast("dict[str, str]", arguments).items())), _PLAIN)
+    # Built-in scalars: marshal writes each with its type, so 1, 1.0, True and "1" are four keys.
+    return marshal.dumps(sorted(cast("dict[str, str]", arguments).items()), _PLAIN)
 
 
 def is_plain(arguments: object) -> TypeGuard[dict[str, object]]:
@@ -129,8 +129,8 @@ class Flight:
     """One execution on the lane; also the record that its two journal lines are made of."""
 
     __slots__ = (
-        "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "number", "owner", "root", "run",
-        "started_us", "step", "trail", "turn", "writes",
+        "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "forced", "number", "owner", "root", "run",
+        "siblings", "started_us", "step", "trail", "turn", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,8 @@ class Flight:
         self.ended_us = self.turn = self.writes = self.epoch = 0
         # What the execution reached, made when something is written down.
         self.trail: Trail | None = None
+        self.siblings = 1
+        self.forced = False
         # Set where the tree took the flight over before it ended.
         self.attempt: Attempt | None = None
         self._request_id = ""
@@ -202,13 +204,11 @@ class LaneRun:
 class Lane:
     """The lane of one tree; everything in it is read and written under the tree's lock."""
 
-    __slots__ = ("checked_us", "entries", "foreign", "is_clear", "runs", "seen", "turns")
+    __slots__ = ("checked_us", "entries", "foreign", "is_clear", "runs", "turns")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, bytes], Entry] = {}
         self.runs: dict[str, LaneRun] = {}
-        # run, step and call id of the calls that were answered, by the tree and on the lane.
-        self.seen: dict[str, Flight | None] = {}
         # Turn ids of the root run that have begun.
         self.turns: set[str] = set()
         # Tool and key of the actions that the tree has: their calls go the whole way.
@@ -232,7 +232,7 @@ class Lane:
             return
         if call.malformed or call.effect is not Effect.READ:
             return
-        key = plain_key(call.source, frozen_arguments(call))
+        key = plain_key(frozen_arguments(call))
         found = None if key is None else self.entries.get((call.tool, key))
         if found is not None:
             self._give(live, found)
@@ -242,7 +242,6 @@ class Lane:
         self.give_back(live, None)
         for entry in list(self.entries.values()):
             self._give(live, entry)
-        self.seen = dict.fromkeys(self.seen)
 
     def _give(self, live: LiveTree, entry: Entry) -> None:
         del self.entries[entry.key]
@@ -254,13 +253,19 @@ class Lane:
         done = entry.done
         if done is not None and entry.value is not None:
             live.remember_value(done.run, done.step, f"{action.key}:{done.number}", entry.value[0])
-        for place, flight in self.seen.items():
-            if flight is not None and flight.entry is entry:
-                self._know(live, place, flight, call)
+        for flight in (done, *entry.flying):
+            if flight is not None and flight.call_id:
+                key = known_key(flight.run, flight.step, flight.call_id, call.fingerprint)
+                live.known[key] = Known(action=call.action, attempt=flight.number)
+                live.volatile_known.add(key)
         for flight in entry.flying:
             self._take_over(live, flight, call)
-        entry.flying = []
-        entry.value = None
+        # A dropped entry and its last flight would hold each other.
+        entry.flying, entry.value, entry.done = [], None, None
+
+    def completed_in(self, turn: int) -> set[str]:
+        """Return the tools that completed on the lane in a turn."""
+        return {entry.policy.name for entry in self.entries.values() if entry.done is not None and entry.turn == turn}
 
     def may_end(self, live: LiveTree) -> bool:
         """Say whether the core would do nothing but complete a read that succeeded now."""
@@ -281,30 +286,16 @@ class Lane:
         self.turns.add(turn)
 
     def forget(self) -> None:
-        """Keep the lane bounded: forget the oldest calls and actions, as the tree does with its own."""
-        if len(self.seen) > MAX_KEPT:
-            for place in list(self.seen)[: MAX_KEPT // 2]:
-                del self.seen[place]
-        if len(self.entries) > MAX_KEPT:
-            for key in [key for key, entry in self.entries.items() if not entry.flying][: MAX_KEPT // 2]:
-                del self.entries[key]
-
-    def answered(self, key: str) -> None:
-        """The tree knows a call by this key (see `known_key`)."""
-        self.seen[key.rpartition("\x1f")[0]] = None
+        """Keep the lane bounded: forget the oldest actions, as the tree does with its own."""
+        for key in [key for key, entry in self.entries.items() if not entry.flying][: MAX_KEPT // 2]:
+            self.entries.pop(key).done = None
 
     def note(self, call: Call) -> None:
         """The tree decided about a call of a read: its arguments are the tree's from now on."""
         if call.effect is Effect.READ and not call.malformed:
-            key = plain_key(call.source, frozen_arguments(call))
+            key = plain_key(frozen_arguments(call))
             if key is not None:
                 self.foreign.add((call.tool, key))
-
-    def _know(self, live: LiveTree, place: str, flight: Flight, call: Call) -> None:
-        self.seen[place] = None
-        key = known_key(flight.run, flight.step, flight.call_id, call.fingerprint)
-        live.known[key] = Known(action=call.action, attempt=flight.number, completed=flight not in flight.entry.flying)
-        live.volatile_known.add(key)
 
     def _take_over(self, live: LiveTree, flight: Flight, call: Call) -> None:
         """Make an attempt of a flight that is still open: it is settled like any other."""
@@ -328,7 +319,14 @@ class Lane:
         last = entry.flying[-1] if entry.flying else entry.done
         assert last is not None
         return build(
-            entry.policy, entry.arguments, run=last.run, step=last.step, call_id=last.call_id, source=entry.source
+            entry.policy,
+            entry.arguments,
+            run=last.run,
+            step=last.step,
+            call_id=last.call_id,
+            source=entry.source,
+            siblings=last.siblings,
+            forced=last.forced,
         )
 
     def _action(self, entry: Entry, call: Call) -> Action:
@@ -471,8 +469,7 @@ class Lanes:
         run = where.get("run")
         if run is None or engine.lost or engine.unsettled or engine.closed:
             return None
-        source = where.get("source", "")
-        plain = plain_key(source, arguments)
+        plain = plain_key(arguments)
         live = engine.world.peek(engine.roots[run])
         if plain is None or live is None or not live.lock.acquire(blocking=False):
             return None
@@ -482,26 +479,26 @@ class Lanes:
             key = (name, plain)
             if key in lane.foreign or not self._is_clear(live, now_us) or not self._belongs(live, run, where):
                 return None
+            source, siblings = where.get("source", ""), where.get("siblings", 1)
             call_id = where.get("call_id") or ""
             step = where.get("step") or call_id
-            place = f"{run}\x1f{step}\x1f{call_id}"
             entry = lane.entries.get(key)
-            if not step or place in lane.seen or not (entry is None or _may_follow(entry, run, step)):
+            # A replay of a read is an equal call of its step, or one more execution: the core keeps no result of it.
+            if not step or not (entry is None or (entry.source == source and _may_follow(entry, run, step))):
                 return None
             counters = lane.runs.get(run) or _enter_run(live, run)
             if counters is None:
                 return None
             engine.world.make_room()
-            if len(lane.seen) > MAX_KEPT or len(lane.entries) > MAX_KEPT:
-                lane.forget()
             if entry is None:
+                if len(lane.entries) >= MAX_KEPT:
+                    lane.forget()
                 entry = lane.entries[key] = Entry(key, policy, source, dict(arguments))
-            _count_start(live, counters, step, where.get("siblings", 1), name)
+            _count_start(live, counters, step, siblings, name)
             entry.attempts = number = entry.attempts + 1
             flight = Flight(engine, live.root, run, step, call_id, entry, number, now_us)
+            flight.siblings, flight.forced = siblings, where.get("forced", False)
             entry.flying.append(flight)
-            if call_id:
-                lane.seen[place] = flight
             engine.world.lines.append(flight)
             return flight
         finally:

@@ -155,7 +155,6 @@ class LiveTree:
                     self.lane.note(change.call)
                 case PutKnown():
                     self.known[change.key] = change.known
-                    self.lane.answered(change.key)
                 case Hold() | DropHold():
                     if change.scope in SHARED:
                         shared = dict(self.shared.holds) if shared is None else shared
@@ -210,16 +209,16 @@ class LiveTree:
 
     def summary(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tools that were completed in this turn, and those that wait for the clock or a person."""
-        completed: dict[str, None] = {}
-        pending: dict[str, None] = {}
+        completed = self.lane.completed_in(self.tree.turn)
+        pending: set[str] = set()
         for action in self.actions.values():
             phase = action.phase
             if isinstance(phase, Completed):
                 if phase.turn == self.tree.turn:
-                    completed[action.call.tool] = None
+                    completed.add(action.call.tool)
             elif isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved, Unknown, Running)):
-                pending[action.call.tool] = None
-        return tuple(completed), tuple(pending)
+                pending.add(action.call.tool)
+        return tuple(sorted(completed)), tuple(sorted(pending))
 
     def remember_value(self, run: str, step: str, key: str, value: object) -> None:
         """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""

@@ -15,7 +15,7 @@ from forbear.core.values import Envelope
 from forbear.runtime.reply import Attempt, Reply
 from forbear.testing.clock import ManualClock
 from forbear.testing.journey_checks import Seen
-from forbear.testing.journey_format import Control, Result
+from forbear.testing.journey_format import Call, Control, Human, Result
 from forbear.testing.journey_product import Product
 from forbear.testing.journey_promises import Dispatch
 from forbear.testing.journey_seen import of_envelope, of_reply
@@ -39,8 +39,9 @@ class Broken(Exception):
 class Ledger:
     """The books of one story."""
 
-    def __init__(self, product: Product, clock: ManualClock) -> None:
+    def __init__(self, product: Product, clock: ManualClock, calls: Mapping[str, Call]) -> None:
         self._product = product
+        self._calls = calls
         self._clock = clock
         # The ticket that each call was last given, and everybody who was given a ticket.
         self.tickets: dict[str, str] = {}
@@ -183,7 +184,9 @@ class Ledger:
     def inbox(self, event: object) -> list[Seen]:
         """Return what became ready outside a call, for the call that was told to wait and for those that joined it."""
         found: list[Seen] = []
-        for reply in self._product.inbox():
+        ready = self._product.inbox()
+        told = {reply.call_id for reply in ready}
+        for reply in ready:
             call = reply.call_id
             seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket), is_own=False)
             self.show(seen)
@@ -198,7 +201,7 @@ class Ledger:
             attempt = self.attempts.get(call)
             seen = replace(
                 seen,
-                source=call,
+                source=self.last.get(reply.action, call),
                 late=late,
                 finals=self.finals.get(call, 0),
                 resolves=call if late else "",
@@ -208,7 +211,8 @@ class Ledger:
             found.append(seen)
             ticket = self.tickets.get(call)
             for other, held in self.tickets.items():
-                if other != call and ticket is not None and held == ticket:
+                # Equal calls of one run share a ticket; the run is told once. Other runs are told on their own.
+                if other not in told and held == ticket and self._is_one_run(call, other):
                     joined = replace(seen, call=other)
                     self._count_final(joined)
                     found.append(joined)
@@ -216,19 +220,30 @@ class Ledger:
                 self.unknown.discard(call)
         return found
 
+    def _is_one_run(self, call: str, other: str) -> bool:
+        one, two = self._calls[call], self._calls[other]
+        return (one.session, one.agent) == (two.session, two.agent)
+
     def standing(self, event: object, seen: list[Seen]) -> list[Seen]:
         """Return the calls that still wait, are still asked about, or are still unknown after an event around them.
 
         A look-up that ended nothing leaves the write held for inspection; a restart leaves prompts and waits.
         """
-        if not isinstance(event, (Control, Result)):
+        if not isinstance(event, (Control, Result, Human)):
             return []
         told = {one.call for one in seen}
         found: list[Seen] = []
-        for call, ticket in self.tickets.items():
+        for call, given in list(self.tickets.items()):
             if call in told:
                 continue
+            ticket = given
             phase = self._product.phase(ticket)
+            if not isinstance(phase, tuple(_STANDING)) and call not in self.attempts:
+                # The prompt that it had joined was answered for another run: it has one of its own.
+                own = self._product.ticket_of(self._calls[call])
+                if own is not None:
+                    ticket = self.tickets[call] = own
+                    phase = self._product.phase(own)
             decision = _STANDING.get(type(phase)) if phase is not None else None
             if phase is None or decision is None or (isinstance(event, Result) and decision != "inspect_only"):
                 continue

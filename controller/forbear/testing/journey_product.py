@@ -195,6 +195,17 @@ class Product:
                     return None if action.phase.by_framework else action.phase.fingerprint
         return None
 
+    def ticket_of(self, call: Call) -> str | None:
+        """Return the ticket of the prompt that is open about a call."""
+        run = self._run_of(call.session, call.agent)
+        for row in self._controller.store.tickets("action"):
+            action = decode(row.body)
+            if not isinstance(action, Action) or (action.call.run, action.call.call_id) != (run, call.id):
+                continue
+            if isinstance(action.phase, AwaitingApproval):
+                return action.phase.ticket
+        return None
+
     def phase(self, ticket: str) -> Phase | None:
         """Return the phase of the action that carries a ticket now."""
         for row in self._controller.store.tickets("action"):

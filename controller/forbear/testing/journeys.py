@@ -64,7 +64,7 @@ class _Story:
         self.author = Author(story)
         self.product = Product(story, self.clock, folder, self.author)
         self._instants = instants(story)
-        self.ledger = Ledger(self.product, self.clock)
+        self.ledger = Ledger(self.product, self.clock, self.calls)
         self.proposed: set[tuple[str, str, str]] = set()
         self.index = 0
 
