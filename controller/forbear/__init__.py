@@ -9,6 +9,7 @@ from forbear.errors import (
     ConfigError,
     ContractError,
     ForbearError,
+    NotOperator,
     Refused,
     RunHalted,
     SchemaTooNew,
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
     from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
-    from forbear.runtime.operator import Operator, Pending
+    from forbear.runtime.operator import Operator
+    from forbear.runtime.pending import Pending
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
     from forbear.runtime.where import Where
@@ -39,6 +41,7 @@ __all__ = [
     "ForbearError",
     "Gate",
     "Limits",
+    "NotOperator",
     "Operator",
     "Outcome",
     "Pending",
@@ -69,7 +72,7 @@ _HOMES: Final = {
     "Limits": "forbear.core.policy",
     "Operator": "forbear.runtime.operator",
     "Outcome": "forbear.core.vocabulary",
-    "Pending": "forbear.runtime.operator",
+    "Pending": "forbear.runtime.pending",
     "Recovery": "forbear.core.vocabulary",
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
