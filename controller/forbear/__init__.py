@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
     from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
+    from forbear.runtime.explain import Explanation, Happening, Remedy
     from forbear.runtime.operator import Operator
     from forbear.runtime.pending import Pending
     from forbear.runtime.reply import Attempt, Reply
@@ -38,8 +39,10 @@ __all__ = [
     "Controller",
     "Envelope",
     "Executed",
+    "Explanation",
     "ForbearError",
     "Gate",
+    "Happening",
     "Limits",
     "NotOperator",
     "Operator",
@@ -47,6 +50,7 @@ __all__ = [
     "Pending",
     "Recovery",
     "Refused",
+    "Remedy",
     "Reply",
     "RuleVerdict",
     "RunHalted",
@@ -68,12 +72,15 @@ _HOMES: Final = {
     "Controller": "forbear.runtime.controller",
     "Envelope": "forbear.core.values",
     "Executed": "forbear.core.vocabulary",
+    "Explanation": "forbear.runtime.explain",
     "Gate": "forbear.core.vocabulary",
+    "Happening": "forbear.runtime.explain",
     "Limits": "forbear.core.policy",
     "Operator": "forbear.runtime.operator",
     "Outcome": "forbear.core.vocabulary",
     "Pending": "forbear.runtime.pending",
     "Recovery": "forbear.core.vocabulary",
+    "Remedy": "forbear.runtime.explain",
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
     "RunHandle": "forbear.runtime.runs",

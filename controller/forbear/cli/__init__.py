@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import checks
+from forbear.cli import answers, checks, reading
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -110,6 +110,8 @@ def application() -> typer.Typer:
     """Build the typer app with the commands of the core."""
     app = typer.Typer(help=ABOUT, no_args_is_help=True, add_completion=True)
     app.callback()(options)
+    reading.add_to(app)
+    answers.add_to(app)
     checks.add_to(app)
     return app
 

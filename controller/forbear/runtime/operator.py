@@ -7,21 +7,22 @@ process last noted (names, no functions).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 from forbear.contract import lint_text
 from forbear.core.events import Denied, Edited, Event, Granted, Inspected, Lifted, Revised
+from forbear.core.identity import canonical
 from forbear.core.policy import ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Action, AwaitingApproval, Hold, Unknown
 from forbear.core.vocabulary import Verdict
 from forbear.errors import UsageError
 from forbear.ports import Clock, Ids, Row
-from forbear.runtime.calls import rebuilt
+from forbear.runtime.calls import frozen_arguments, rebuilt
 from forbear.runtime.controller import Controller
-from forbear.runtime.display import MAX_SHOWN
+from forbear.runtime.display import MAX_SHOWN, Shown, shown
 from forbear.runtime.engine import Engine
 from forbear.runtime.flows import place_flow
 from forbear.runtime.pending import KINDS, Pending, pending_flow, policy_flow
@@ -140,6 +141,17 @@ class Operator:
         rows = self._engine.store.tickets()
         return tuple(self._do(pending_flow(self._engine, row, limit)) for row in rows if row.kind in KINDS)
 
+    def find(self, ticket: str) -> tuple[Pending, ...]:
+        """Return what waits under a ticket, or under the tickets that begin with this text; arguments are whole.
+
+        An action and the hold that it placed carry one ticket.
+        """
+        rows = [
+            row for row in self._engine.store.tickets() if row.kind in KINDS and (row.ticket or "").startswith(ticket)
+        ]
+        exact = [row for row in rows if row.ticket == ticket]
+        return tuple(self._do(pending_flow(self._engine, row, None)) for row in exact or rows)
+
     # ---- answers ----------------------------------------------------------------------------------------------------
 
     def approve(
@@ -224,6 +236,42 @@ class Operator:
 
         return self._do(self._answer(ticket, fingerprint, actor, event, tool=tool))
 
+    def change(
+        self,
+        ticket: str,
+        fingerprint: str,
+        changes: Mapping[str, object],
+        *,
+        drop: Collection[str] = (),
+        tool: str | None = None,
+        actor: str | None = None,
+    ) -> Reply:
+        """Edit single arguments of the call; the others stay as they are, also those that are hidden.
+
+        Raises like `edit`, and where the call has no argument that is to be dropped.
+        """
+        # That this is still the call with the fingerprint is checked where the answer is committed.
+        return self.edit(ticket, fingerprint, self._changed(ticket, changes, drop), tool=tool, actor=actor)
+
+    def preview(self, ticket: str, changes: Mapping[str, object], *, drop: Collection[str] = ()) -> tuple[Shown, ...]:
+        """Return the arguments of the call as they would be after `change`, as an approver sees them.
+
+        Raises:
+            UsageError: the ticket is not that of an open prompt, a change has no JSON form, or an argument that is to be
+                dropped is not there.
+        """
+        arguments = canonical(self._changed(ticket, changes, drop))
+        secret = self._do(policy_flow(self._engine, self._prompted(ticket)[1].call.tool)).secret
+        return shown(arguments, secret, limit=None)
+
+    def _changed(self, ticket: str, changes: Mapping[str, object], drop: Collection[str]) -> dict[str, object]:
+        arguments = frozen_arguments(self._prompted(ticket)[1].call)
+        for name in drop:
+            if name not in arguments:
+                raise UsageError(f"drop: the call has no argument {name!r}")
+            del arguments[name]
+        return {**arguments, **changes}
+
     def resolve(self, ticket: str, verdict: Verdict | str, *, actor: str | None = None) -> Reply:
         """Say what became of an unknown write: ``applied``, ``not_applied`` or ``cannot_tell``.
 
@@ -257,6 +305,14 @@ class Operator:
         # A hold and the action that placed it carry one ticket.
         return next((one for one in self._engine.store.tickets(kind) if one.ticket == ticket), None)
 
+    def _prompted(self, ticket: str) -> tuple[str, Action, AwaitingApproval]:
+        """Return an open prompt: the root of its tree, its action and its phase."""
+        row = self._find(ticket, "action")
+        action = None if row is None else stored(row, Action)
+        if row is None or action is None or not isinstance(action.phase, AwaitingApproval):
+            raise UsageError(f"ticket {ticket!r}: is not that of an open prompt (unknown, or answered already)")
+        return row.scope.removeprefix("tree:"), action, action.phase
+
     def _answer(
         self,
         ticket: str,
@@ -269,18 +325,13 @@ class Operator:
     ) -> Flow[Reply]:
         engine = self._engine
         yield from self._check(actor or self._actor)
-        row = self._find(ticket, "action")
-        action = None if row is None else stored(row, Action)
-        if row is None or action is None or not isinstance(action.phase, AwaitingApproval):
-            raise UsageError(f"ticket {ticket!r}: is not that of an open prompt (unknown, or answered already)")
-        phase = action.phase
+        root, action, phase = self._prompted(ticket)
         if phase.by_framework:
             raise UsageError(f"ticket {ticket!r}: is answered through the framework that asked")
         if phase.fingerprint != fingerprint:
             raise UsageError("fingerprint: must be that of the call that the prompt shows")
         if engine.clock.now() >= phase.expires_at:
             raise UsageError(f"ticket {ticket!r}: the prompt has expired")
-        root = row.scope.removeprefix("tree:")
         policy = yield from policy_flow(engine, action.call.tool)
         if tool is not None:
             yield from policy_flow(engine, tool)
