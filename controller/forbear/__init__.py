@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from forbear.runtime.display import Shown
     from forbear.runtime.explain import Explanation, Happening, Remedy
     from forbear.runtime.operator import Operator
+    from forbear.runtime.overview import CallView, RunView
     from forbear.runtime.pending import Pending
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Attempt",
+    "CallView",
     "ConfigError",
     "ContractError",
     "Controller",
@@ -55,6 +57,7 @@ __all__ = [
     "RuleVerdict",
     "RunHalted",
     "RunHandle",
+    "RunView",
     "SchemaTooNew",
     "Shown",
     "StaleWrite",
@@ -69,6 +72,7 @@ __all__ = [
 _HOMES: Final = {
     "Answer": "forbear.core.vocabulary",
     "Attempt": "forbear.runtime.reply",
+    "CallView": "forbear.runtime.overview",
     "Controller": "forbear.runtime.controller",
     "Envelope": "forbear.core.values",
     "Executed": "forbear.core.vocabulary",
@@ -84,6 +88,7 @@ _HOMES: Final = {
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
     "RunHandle": "forbear.runtime.runs",
+    "RunView": "forbear.runtime.overview",
     "Shown": "forbear.runtime.display",
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",

@@ -60,7 +60,7 @@ def _confirm(desk: Desk, shown: Pending | None, question: str, *, yes: bool) -> 
         raise UsageError("yes: must be passed where no terminal can ask")
     if shown is not None:
         out = console()
-        out.print(block(shown, desk.now, out.width))
+        out.print(block(shown, None, desk.now, out.width))
         out.print()
     typer.confirm(question, abort=True, err=True)
 

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -190,8 +190,3 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return instant_text(value)
     raise TypeError
-
-
-def as_json(one: Pending) -> dict[str, object]:
-    """Return one thing that waits as plain values."""
-    return asdict(one)

@@ -324,12 +324,20 @@ def _remedies(standing: _Standing, run: str) -> list[Remedy]:
             Remedy(text="say that it happened", command=f"forbear resolve {phase.ticket} applied"),
             Remedy(text="say that it did not happen", command=f"forbear resolve {phase.ticket} not_applied"),
         ]
+    elif isinstance(phase, (Waiting, Parked)):
+        found.append(Remedy(text="nothing: the controller runs the call when it is due"))
     found += [
         Remedy(text=f"end {CAUSES[hold.cause]} early", command=f"forbear lift {hold.ticket}")
         for hold in standing.holds
-        # An outcome is not lifted but told.
-        if hold.ticket and not (hold.cause is Cause.UNKNOWN and isinstance(phase, Unknown))
+        if hold.ticket and not _ends_by_itself(hold, phase)
     ]
     if standing.halted is not None:
         found.append(Remedy(text="let the run use tools again", command=f"forbear lift --run {run}"))
-    return found or [Remedy(text="Nothing needs to be done.")]
+    return found or [Remedy(text="nothing needs to be done")]
+
+
+def _ends_by_itself(hold: Hold, phase: Phase | None) -> bool:
+    """Return whether the call's own phase ends a hold: an outcome is said, not lifted; a wait has its own time."""
+    if hold.cause is Cause.UNKNOWN:
+        return isinstance(phase, Unknown)
+    return hold.cause is Cause.TIME and isinstance(phase, (Waiting, Parked))

@@ -25,6 +25,7 @@ from forbear.runtime.controller import Controller
 from forbear.runtime.display import MAX_SHOWN, Shown, shown
 from forbear.runtime.engine import Engine
 from forbear.runtime.flows import place_flow
+from forbear.runtime.overview import RunView, run_view_flow
 from forbear.runtime.pending import KINDS, Pending, pending_flow, policy_flow
 from forbear.runtime.perform import run_flow
 from forbear.runtime.program import prompt_facts, tell, tell_tree
@@ -151,6 +152,14 @@ class Operator:
         ]
         exact = [row for row in rows if row.ticket == ticket]
         return tuple(self._do(pending_flow(self._engine, row, None)) for row in exact or rows)
+
+    def run(self, run: str) -> RunView:
+        """Return one run: its place, turn, halt, calls, and what waits in it and in its children.
+
+        Raises:
+            UsageError: the store does not know the run.
+        """
+        return self._do(run_view_flow(self._engine, run))
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
