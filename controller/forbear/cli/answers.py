@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forbear.cli.desk import TOKEN, Actor, At, Desk, Json, Token, at_desk, at_store, print_json, ticket_of
-from forbear.cli.show import block, console
+from forbear.cli.show import block, console, instant
 from forbear.cli.terminal import escaped, note
 from forbear.errors import UsageError
 
@@ -79,6 +79,12 @@ def _said(reply: Reply | None, words: str, *, as_json: bool, **more: object) -> 
     print_json({"said": words, **told, **more})
 
 
+def _until(desk: Desk, ticket: str) -> str:
+    """Say until when a yes can be spent; "" where it was spent already."""
+    granted = next((one for one in desk.operator.find(ticket) if one.kind == "granted"), None)
+    return "" if granted is None or granted.due_at is None else f", before {instant(granted.due_at)}"
+
+
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +104,8 @@ def approve(
         prompt = _prompt(desk, ticket, fingerprint)
         _confirm(desk, prompt, "Approve exactly this call?", yes=yes)
         reply = desk.operator.approve(prompt.ticket, prompt.fingerprint)
-        _said(reply, f"approved: {prompt.tool} may start once", as_json=as_json, ticket=prompt.ticket)
+        words = f"approved: {prompt.tool} may start once{_until(desk, prompt.ticket)}"
+        _said(reply, words, as_json=as_json, ticket=prompt.ticket)
 
 
 def deny(
@@ -170,7 +177,10 @@ def edit(
         edited = replace(prompt, arguments=after, tool=tool or prompt.tool, fingerprint="")
         _confirm(desk, edited, "Approve the call as it is here?" if tool is None else "Ask about this call?", yes=yes)
         reply = desk.operator.change(prompt.ticket, prompt.fingerprint, changes, drop=drop or (), tool=tool)
-        words = f"changed: {edited.tool} " + ("may start once" if reply.ticket == prompt.ticket else "is asked about")
+        asks = reply.ticket not in {None, prompt.ticket}
+        words = f"changed: {edited.tool} " + (
+            "is asked about" if asks else f"may start once{_until(desk, prompt.ticket)}"
+        )
         _said(reply, words, as_json=as_json, ticket=reply.ticket or prompt.ticket)
 
 

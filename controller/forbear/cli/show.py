@@ -140,7 +140,7 @@ def _facts(one: Pending, hold: Pending | None, now: datetime) -> list[tuple[str,
                 lines.append(("answer", "through the framework that asked, not here"))
             return lines
         case "granted":
-            return [("asked by", f"rule {one.rule}, {where}"), ("starts", f"once, by {due}")]
+            return [("asked by", f"rule {one.rule}, {where}"), ("starts", f"once, before {due}")]
         case "unknown":
             looks = f"next look {due}" if due else "waits for a person"
             return [("in", where), ("told", why), ("since", f"{since}, {looks}"), *covers]

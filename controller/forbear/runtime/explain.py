@@ -117,7 +117,7 @@ def explain_flow(engine: Engine, request_id: str, *, root: str | None = None) ->
     Raises:
         UsageError: the journal does not know the request, or it belongs to another tree.
     """
-    engine.world.flush()
+    engine.world.batch.flush()
     own = [line for _, line in _lines(engine.store, request_id=request_id)]
     asked = next((line for line in own if line.action), None)
     if asked is None or (root is not None and asked.scope != f"tree:{root}"):

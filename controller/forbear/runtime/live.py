@@ -106,10 +106,12 @@ class LiveTree:
     absent: set[str] = field(default_factory=set[str])
     # Attempts that are open in this process, by action and number.
     flights: dict[tuple[str, int], Flight] = field(default_factory=dict[tuple[str, int], Flight])
-    # Values of the calls of the step that each run is in, by result key: a second answer in one step is the same object.
-    values: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
+    # By run: the step that it is in, and the values of its calls by result key: a second answer in one step is the same
+    # object.
+    values: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict[str, tuple[str, dict[str, object]]])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
+    loaded: bool = False
     evicted: bool = False
     # Grows with every use, for dropping the longest unused.
     used: int = 0
@@ -155,7 +157,6 @@ class LiveTree:
                     self.lane.note(change.call)
                 case PutKnown():
                     self.known[change.key] = change.known
-                    self.lane.answered(change.key)
                 case Hold() | DropHold():
                     if change.scope in SHARED:
                         shared = dict(self.shared.holds) if shared is None else shared
@@ -171,9 +172,9 @@ class LiveTree:
         return shared
 
     def _enter(self, run: Run) -> None:
-        before = self.runs.get(run.id)
-        if before is None or before.step != run.step:
-            self.values.pop(run.id, None)
+        kept = self.values.get(run.id)
+        if kept is not None and kept[0] != run.step:
+            del self.values[run.id]
         self.runs[run.id] = run
 
     def _forget(self) -> None:
@@ -210,26 +211,26 @@ class LiveTree:
 
     def summary(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tools that were completed in this turn, and those that wait for the clock or a person."""
-        completed: dict[str, None] = {}
-        pending: dict[str, None] = {}
+        completed = self.lane.completed_in(self.tree.turn)
+        pending: set[str] = set()
         for action in self.actions.values():
             phase = action.phase
             if isinstance(phase, Completed):
                 if phase.turn == self.tree.turn:
-                    completed[action.call.tool] = None
+                    completed.add(action.call.tool)
             elif isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved, Unknown, Running)):
-                pending[action.call.tool] = None
-        return tuple(completed), tuple(pending)
+                pending.add(action.call.tool)
+        return tuple(sorted(completed)), tuple(sorted(pending))
 
     def remember_value(self, run: str, step: str, key: str, value: object) -> None:
         """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""
         current = self.runs.get(run)
         if current is not None and current.step == step:
-            self.values.setdefault(run, {})[key] = value
+            self.values.setdefault(run, (step, {}))[1][key] = value
 
     def value(self, key: str) -> tuple[object] | None:
         """Return a result of a step that is not over, in a tuple, or None."""
-        for kept in self.values.values():
+        for _, kept in self.values.values():
             if key in kept:
                 return (kept[key],)
         return None

@@ -24,11 +24,12 @@ from forbear.runtime.calls import frozen_arguments, rebuilt
 from forbear.runtime.controller import Controller
 from forbear.runtime.display import MAX_SHOWN, Shown, shown
 from forbear.runtime.engine import Engine
-from forbear.runtime.flows import place_flow
+from forbear.runtime.lookups import prompt_facts
 from forbear.runtime.overview import RunView, run_view_flow
 from forbear.runtime.pending import KINDS, Pending, pending_flow, policy_flow
 from forbear.runtime.perform import run_flow
-from forbear.runtime.program import prompt_facts, tell, tell_tree
+from forbear.runtime.places import place_flow
+from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact

@@ -20,8 +20,8 @@ from forbear.core.states import (
 from forbear.errors import UsageError
 from forbear.runtime.effects import Program, load
 from forbear.runtime.engine import Engine
+from forbear.runtime.lookups import find_root
 from forbear.runtime.pending import KINDS, Pending, path_flow, pending_flow
-from forbear.runtime.program import find_root
 from forbear.runtime.rows import phase_name, tree_scope
 from forbear.runtime.steps import Flow, transact
 

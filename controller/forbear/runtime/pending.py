@@ -15,7 +15,7 @@ from forbear.core.states import Action, Approved, AwaitingApproval, Hold, Parked
 from forbear.ports import Row
 from forbear.runtime.display import Shown, shown
 from forbear.runtime.engine import Engine
-from forbear.runtime.program import find_root, noted_policy, parent_of, prompt_facts
+from forbear.runtime.lookups import find_root, noted_policy, parent_of, prompt_facts
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
 
@@ -45,7 +45,7 @@ class Pending:
     fingerprint: str
     arguments: tuple[Shown, ...]
     since_at: datetime
-    # When it expires, runs, or is looked at; None = it waits for a person.
+    # When it runs, is looked at, or expires (a prompt, a yes that is not spent); None = it waits for a person.
     due_at: datetime | None = None
     # HOLD: what it covers, and what ends it besides an operator (turn, probe, person, verdict, repair, time, run).
     scope: str = ""
@@ -75,8 +75,8 @@ def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:
         kind, told, since_at, due_at = "unknown", phase.told, phase.started_at, phase.inspect_at
     else:
         assert isinstance(phase, Approved)
-        kind, rule, due_at = "granted", phase.grant.rule, phase.run_at or phase.grant.expires_at
-        since_at = due_at
+        kind, rule, due_at = "granted", phase.grant.rule, phase.grant.expires_at
+        since_at = due_at - policy.limits.grant_ttl
     envelope = None if told is None else engine.envelope(told, "")
     return Pending(
         kind=kind,

@@ -15,7 +15,7 @@ from forbear.core.values import Envelope
 from forbear.runtime.reply import Attempt, Reply
 from forbear.testing.clock import ManualClock
 from forbear.testing.journey_checks import Seen
-from forbear.testing.journey_format import Control, Result
+from forbear.testing.journey_format import Call, Control, Human, Result
 from forbear.testing.journey_product import Product
 from forbear.testing.journey_promises import Dispatch
 from forbear.testing.journey_seen import of_envelope, of_reply
@@ -39,13 +39,15 @@ class Broken(Exception):
 class Ledger:
     """The books of one story."""
 
-    def __init__(self, product: Product, clock: ManualClock) -> None:
+    def __init__(self, product: Product, clock: ManualClock, calls: Mapping[str, Call]) -> None:
         self._product = product
+        self._calls = calls
         self._clock = clock
         # The ticket that each call was last given, and everybody who was given a ticket.
         self.tickets: dict[str, str] = {}
         self.prompts: dict[str, datetime | None] = {}
-        # The call that a person was first asked about, by action.
+        self.waits: dict[str, datetime] = {}
+        # The call that a person was asked about, by ticket.
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
         self.attempts: dict[str, Attempt] = {}
@@ -75,13 +77,14 @@ class Ledger:
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
         if reply.joins is not None:
-            self.sharers.setdefault(reply.joins, []).append(call)
             source = self.made_for.get(reply.joins, "")
+            if source != call:
+                self.sharers.setdefault(reply.joins, []).append(call)
             return replace(seen, source=source)
         if seen.decisions & {"wait_until", "needs_approval"}:
             is_first = seen.ticket not in self.tickets.values()
             if "needs_approval" in seen.decisions and is_first:
-                self.asked[reply.action] = call
+                self.asked[seen.ticket] = call
             return self.ticketed(seen)
         if "deliver_completed" in seen.decisions:
             seen = replace(seen, source=self._source(reply))
@@ -99,7 +102,10 @@ class Ledger:
         if "needs_approval" in seen.decisions:
             expires_at = self._product.due_at(seen.ticket)
             self.prompts[seen.call] = expires_at
-        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at)
+        meets = frozenset(call for call, at in self.waits.items() if at == seen.retry_at and call != seen.call)
+        if seen.retry_at is not None:
+            self.waits[seen.call] = seen.retry_at
+        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at, meets=meets)
 
     def started(self, call: str, reply: Reply, *, by: str) -> Seen:
         """Register a start: the model's (by its proposal) or the controller's own."""
@@ -107,7 +113,7 @@ class Ledger:
         assert attempt is not None
         seen = of_reply(reply, call=call, hold=None)
         now = self._clock.now()
-        grant = self.asked.get(attempt.action, "") if seen.rule == "start.executed.grant" else ""
+        grant = self.asked.get(self._product.grant_of(attempt), "")
         self.dispatches.append(
             Dispatch(
                 tool=attempt.tool,
@@ -119,6 +125,10 @@ class Ledger:
                 action=attempt.action,
             )
         )
+        before = self.final.get(call)
+        if before is not None and "deliver_completed" not in before.decisions:
+            # A refused or cancelled call that is proposed anew, with its old id, has another answer coming.
+            self.finals.pop(call, None)
         self.attempts[call] = attempt
         self.open.add(call)
         self.made_for[attempt.action, attempt.number] = call
@@ -155,6 +165,8 @@ class Ledger:
         call = event.call
         attempt = self.attempts[call]
         was_unknown = call in self.unknown
+        # An attempt is answered once; what comes after that is recorded and tells nobody anything.
+        is_first = call in self.open
         self.open.discard(call)
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
@@ -165,7 +177,7 @@ class Ledger:
         seen = replace(seen, source=call, late=event.late or was_unknown, args=dict(attempt.arguments))
         if seen.decisions & {"wait_until", "needs_approval"}:
             seen = self.ticketed(seen)
-        elif not (attempt.by_controller or event.late or was_unknown):
+        elif is_first and not (attempt.by_controller or event.late or was_unknown):
             self._count_final(seen)
         sharers = self.sharers.pop((attempt.action, attempt.number), [])
         return [
@@ -183,7 +195,9 @@ class Ledger:
     def inbox(self, event: object) -> list[Seen]:
         """Return what became ready outside a call, for the call that was told to wait and for those that joined it."""
         found: list[Seen] = []
-        for reply in self._product.inbox():
+        ready = self._product.inbox()
+        told = {reply.call_id for reply in ready}
+        for reply in ready:
             call = reply.call_id
             seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket), is_own=False)
             self.show(seen)
@@ -198,7 +212,7 @@ class Ledger:
             attempt = self.attempts.get(call)
             seen = replace(
                 seen,
-                source=call,
+                source=self.last.get(reply.action, call),
                 late=late,
                 finals=self.finals.get(call, 0),
                 resolves=call if late else "",
@@ -208,7 +222,8 @@ class Ledger:
             found.append(seen)
             ticket = self.tickets.get(call)
             for other, held in self.tickets.items():
-                if other != call and ticket is not None and held == ticket:
+                # Equal calls of one run share a ticket; the run is told once. Other runs are told on their own.
+                if not late and other not in told and held == ticket and self._is_one_run(call, other):
                     joined = replace(seen, call=other)
                     self._count_final(joined)
                     found.append(joined)
@@ -216,19 +231,30 @@ class Ledger:
                 self.unknown.discard(call)
         return found
 
+    def _is_one_run(self, call: str, other: str) -> bool:
+        one, two = self._calls[call], self._calls[other]
+        return (one.session, one.agent) == (two.session, two.agent)
+
     def standing(self, event: object, seen: list[Seen]) -> list[Seen]:
         """Return the calls that still wait, are still asked about, or are still unknown after an event around them.
 
         A look-up that ended nothing leaves the write held for inspection; a restart leaves prompts and waits.
         """
-        if not isinstance(event, (Control, Result)):
+        if not isinstance(event, (Control, Result, Human)):
             return []
         told = {one.call for one in seen}
         found: list[Seen] = []
-        for call, ticket in self.tickets.items():
+        for call, given in list(self.tickets.items()):
             if call in told:
                 continue
+            ticket = given
             phase = self._product.phase(ticket)
+            if not isinstance(phase, tuple(_STANDING)) and call not in self.attempts:
+                # The prompt that it had joined was answered for another run: it has one of its own.
+                own = self._product.ticket_of(self._calls[call])
+                if own is not None:
+                    ticket = self.tickets[call] = own
+                    phase = self._product.phase(own)
             decision = _STANDING.get(type(phase)) if phase is not None else None
             if phase is None or decision is None or (isinstance(event, Result) and decision != "inspect_only"):
                 continue

@@ -191,6 +191,11 @@ def test_named_ends(judge: Any, members: dict[str, object], seconds: float | Non
     assert envelope.reset_at == (None if seconds is None else NOW + timedelta(seconds=seconds))
 
 
+def test_only_a_wait_has_an_end(judge: Any) -> None:
+    """A time beside a final refusal is not a promise that it ends."""
+    assert judge(refusal(reset_at="2026-09-01T12:01:00Z"), OWNED).reset_at is None
+
+
 def test_an_end_that_is_too_far(judge: Any) -> None:
     """An end more than 31 days ahead is final, from a tool too."""
     envelope = judge(refusal(recovery="retry_after", reset_at="2030-01-01T00:00:00Z"), OWNED)
