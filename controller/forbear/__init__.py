@@ -9,6 +9,7 @@ from forbear.errors import (
     ConfigError,
     ContractError,
     ForbearError,
+    NotOperator,
     Refused,
     RunHalted,
     SchemaTooNew,
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
     from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
-    from forbear.runtime.operator import Operator, Pending
+    from forbear.runtime.explain import Explanation, Happening, Remedy
+    from forbear.runtime.operator import Operator
+    from forbear.runtime.overview import CallView, RunView
+    from forbear.runtime.pending import Pending
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
     from forbear.runtime.where import Where
@@ -31,23 +35,29 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Attempt",
+    "CallView",
     "ConfigError",
     "ContractError",
     "Controller",
     "Envelope",
     "Executed",
+    "Explanation",
     "ForbearError",
     "Gate",
+    "Happening",
     "Limits",
+    "NotOperator",
     "Operator",
     "Outcome",
     "Pending",
     "Recovery",
     "Refused",
+    "Remedy",
     "Reply",
     "RuleVerdict",
     "RunHalted",
     "RunHandle",
+    "RunView",
     "SchemaTooNew",
     "Shown",
     "StaleWrite",
@@ -62,18 +72,23 @@ __all__ = [
 _HOMES: Final = {
     "Answer": "forbear.core.vocabulary",
     "Attempt": "forbear.runtime.reply",
+    "CallView": "forbear.runtime.overview",
     "Controller": "forbear.runtime.controller",
     "Envelope": "forbear.core.values",
     "Executed": "forbear.core.vocabulary",
+    "Explanation": "forbear.runtime.explain",
     "Gate": "forbear.core.vocabulary",
+    "Happening": "forbear.runtime.explain",
     "Limits": "forbear.core.policy",
     "Operator": "forbear.runtime.operator",
     "Outcome": "forbear.core.vocabulary",
-    "Pending": "forbear.runtime.operator",
+    "Pending": "forbear.runtime.pending",
     "Recovery": "forbear.core.vocabulary",
+    "Remedy": "forbear.runtime.explain",
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
     "RunHandle": "forbear.runtime.runs",
+    "RunView": "forbear.runtime.overview",
     "Shown": "forbear.runtime.display",
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",

@@ -19,6 +19,7 @@ from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
@@ -201,6 +202,9 @@ class Engine:
         decision = decided.decision
         self.drain_ready()
         if any(isinstance(command, (WakeAt, AskHuman, Inspect)) for command in decision.commands):
+            self.on_work()
+        elif self.on_ready is not None and decided.action is not None and isinstance(decided.action.phase, Unknown):
+            # A person may say elsewhere what became of it.
             self.on_work()
         execute = decided.execute
         call = asked.call if execute is None else execute.call

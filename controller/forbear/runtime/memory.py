@@ -13,7 +13,18 @@ from itertools import count
 from typing import Final
 
 from forbear.core.decision import Decision, PutKnown
-from forbear.core.states import Action, Hold, Known, Run, Tree
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Hold,
+    Known,
+    Parked,
+    Run,
+    Tree,
+    Unknown,
+    Waiting,
+)
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
 from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
@@ -31,6 +42,8 @@ from forbear.runtime.rows import (
     tree_scope,
 )
 
+# Phases that another process may end, too.
+WAITS: Final = (Waiting, Parked, AwaitingApproval, Approved, Unknown)
 # Trees beyond this many are dropped from memory, the longest unused first.
 MAX_TREES: Final = 1024
 
@@ -95,6 +108,14 @@ class WorkingSet:
     def peek(self, root: str) -> LiveTree | None:
         """Return a tree that is in memory, without its lock."""
         return self._trees.get(root)
+
+    def waiting_roots(self) -> list[str]:
+        """Return the roots of the trees in memory in which something waits for a person or the clock."""
+        return [
+            live.root
+            for live in list(self._trees.values())
+            if any(isinstance(action.phase, WAITS) for action in list(live.actions.values()))
+        ]
 
     # ---- effects ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +184,7 @@ class WorkingSet:
         holds: dict[str, Hold] = {}
         live.turns = ()
         live.prompts = 0
-        live.ready = {}
+        told, live.ready = live.ready, {}
         for row in found.rows:
             match row.kind:
                 case "tree":
@@ -197,6 +218,9 @@ class WorkingSet:
         live.known = {key: live.known[key] for key in live.volatile_known if key in live.known}
         live.holds = holds
         live.stored_tree, live.stored_runs = stored_tree, runs
+        if not first:
+            # What another process made ready; what the store held when this one came is in the inbox alone.
+            self.fresh_ready.extend((live.root, ready) for key, ready in sorted(live.ready.items()) if key not in told)
         live.version, live.epoch = found.version, epoch
         live.complete = first and found.version == 0
         live.absent.clear()
