@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from forbear.runtime.execute import Next as Next
     from forbear.runtime.execute import Progress as Progress
     from forbear.runtime.execute import aexecute as aexecute
-    from forbear.runtime.execute import catch_up as catch_up
     from forbear.runtime.execute import execute as execute
     from forbear.runtime.govern import govern as govern
     from forbear.runtime.govern import in_run as in_run
@@ -39,13 +38,12 @@ _HOMES: Final = {
     "RunHalted": "forbear.errors",
     "ToDo": "forbear.runtime.standalone",
     "aexecute": "forbear.runtime.execute",
-    "catch_up": "forbear.runtime.execute",
     "execute": "forbear.runtime.execute",
     "govern": "forbear.runtime.govern",
     "in_run": "forbear.runtime.govern",
 }
 
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [
     "Answer",
     "Attempt",
     "Controller",
@@ -58,7 +56,6 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "RunHalted",
     "ToDo",
     "aexecute",
-    "catch_up",
     "execute",
     "govern",
     "in_run",

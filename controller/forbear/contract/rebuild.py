@@ -13,8 +13,6 @@ from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserErro
 __all__ = ["NotOfType", "rebuild"]
 
 _LOOSE: Final = ConfigDict(arbitrary_types_allowed=True)
-# Types whose JSON form is the value itself, so that there is nothing to build or check.
-_ANYTHING: Final = (object,)
 
 
 class NotOfType(Exception):
@@ -26,7 +24,7 @@ def _adapter(annotation: object) -> TypeAdapter[object] | None:
     """Return what builds values of a type, or None where pydantic cannot say what the type is."""
     for config in (None, _LOOSE):
         try:
-            return cast("TypeAdapter[object]", TypeAdapter(annotation, config=config))
+            return TypeAdapter(cast("type[object]", annotation), config=config)
         except (PydanticUserError, PydanticSchemaGenerationError):
             # A model has its own configuration (PydanticUserError), a foreign class needs the loose one.
             continue
@@ -41,7 +39,7 @@ def rebuild(value: object, annotation: object) -> object:
     Raises:
         NotOfType: the value does not fit.
     """
-    if annotation in _ANYTHING or isinstance(annotation, str):
+    if annotation is object or isinstance(annotation, str):
         return value
     try:
         adapter = _adapter(annotation)

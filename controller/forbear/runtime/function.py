@@ -71,7 +71,7 @@ class Function:
     ) -> None:
         self.fn = fn
         # The author's code may be untyped.
-        if not callable(fn):  # pyright: ignore[reportUnnecessaryComparison]
+        if not callable(fn):
             raise UsageError("a tool must be callable")
         core = _under_partials(fn)
         form = core if inspect.isroutine(core) or inspect.isclass(core) else type(core).__call__
@@ -105,9 +105,7 @@ class Function:
     @property
     def required(self) -> tuple[str, ...]:
         """Names without which a call cannot be made."""
-        return tuple(
-            name for name in self.parameters if self.signature.parameters[name].default is Parameter.empty
-        )
+        return tuple(name for name in self.parameters if self.signature.parameters[name].default is Parameter.empty)
 
     # ---- from Python to the call ------------------------------------------------------------------------------------
 
@@ -178,6 +176,36 @@ class Function:
             hint = f"; name it in injected=({name!r},) if no model supplies it" if error.path == name else ""
             raise UsageError(f"tool {self.name!r}: argument {error.path!r} is not JSON: {error.why}{hint}") from None
 
+    def read(self, proposed: Mapping[str, object]) -> Bound:
+        """Return the call that a model's JSON makes: the same one however its values are written.
+
+        Values are made what the annotations ask for, and defaults are filled in, so that "5" for 5, or a default that
+        is written out, is no other call.
+        """
+        given = self.signature.bind_partial()
+        more: dict[str, object] = {}
+        invalid: list[str] = []
+        for name, value in proposed.items():
+            parameter = self.signature.parameters.get(name)
+            if parameter is None or parameter.kind is Parameter.VAR_KEYWORD:
+                more[name] = value
+            elif name in self.injected:
+                invalid.append(name)
+            else:
+                try:
+                    given.arguments[name] = _value(parameter, value)
+                except NotOfType:
+                    invalid.append(name)
+        if more and self._keywords is not None and not self.hidden & more.keys():
+            given.arguments[self._keywords] = more
+        else:
+            invalid.extend(more)
+        invalid.extend(name for name in self.required if name not in proposed)
+        if invalid:
+            return Bound(dict(proposed), given, tuple(dict.fromkeys(invalid)))
+        given.apply_defaults()
+        return Bound(self.arguments_of(given), given)
+
     # ---- from the call to Python ------------------------------------------------------------------------------------
 
     def invoke(self, arguments: Mapping[str, object], bound: Bound | None = None) -> object:
@@ -195,14 +223,15 @@ class Function:
         added = {name: arguments[name] for name in self.hidden if name in arguments}
         decided = {name: value for name, value in arguments.items() if name not in added} if added else arguments
         if bound is not None and _same(bound, decided, self):
-            call = BoundArguments(self.full, dict(bound.given.arguments))  # type: ignore[arg-type]  # any mapping works
+            call = self.full.bind_partial()
+            call.arguments.update(bound.given.arguments)
         else:
             call = self._rebuilt(decided, bound)
         for name, value in added.items():
-            if name in self.full.parameters:
+            if name in self.full.parameters or self._keywords is None:
                 call.arguments[name] = value
             else:
-                call.arguments.setdefault(self._keywords, {})[name] = value
+                call.arguments[self._keywords] = {**call.arguments.get(self._keywords, {}), name: value}
         value = self.fn(*call.args, **call.kwargs)
         if isinstance(value, _LAZY):
             raise UsageError(f"tool {self.name!r}: returned a generator; a tool must return its whole result")
@@ -210,7 +239,7 @@ class Function:
 
     def _rebuilt(self, decided: Mapping[str, object], bound: Bound | None) -> BoundArguments:
         """Return Python arguments made from JSON: a repeated, parked or edited call."""
-        call = BoundArguments(self.full, {})  # type: ignore[arg-type]  # any mapping works
+        call = self.full.bind_partial()
         more: dict[str, object] = {}
         invalid: list[str] = []
         for name, value in decided.items():

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from asyncio.events import _get_running_loop as get_running_loop_or_none
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from forbear.runtime.function import MARK, Bound, Function
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Signals
-from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, value_of
+from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
 
 __all__ = ["Refusals", "govern", "in_run"]
 
@@ -50,7 +49,7 @@ CURRENT: ContextVar[Current | None] = ContextVar("forbear_run", default=None)
 
 
 @contextmanager
-def in_run(run: str, *, turn: str | None = None) -> Iterator[None]:
+def in_run(run: str, *, turn: str | None = None) -> Generator[None]:
     """Say which run the governed functions belong to that are called in this block, and in threads and tasks under it.
 
     Args:
@@ -211,10 +210,16 @@ def _sync_wrapper(governed: _Governed) -> Callable[..., object]:
             raise
         shot = Shot()
         execute = executor_of(function, bound, shot, governed.signals)
-        on_loop = get_running_loop_or_none() is not None
         try:
             reply = call_tool(
-                controller, function.name, bound.arguments, execute, shot, governed.signals, governed.where, on_loop=on_loop
+                controller,
+                function.name,
+                bound.arguments,
+                execute,
+                shot,
+                governed.signals,
+                governed.where,
+                at_once=on_loop(),
             )
         except Passed as passed:
             raise passed.error from None

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
 from forbear.core.identity import MAX_DEPTH, canonical
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["NotJson", "plain"]
 
@@ -79,8 +83,8 @@ def _converted(value: object, path: str, depth: int) -> object:
         return value.total_seconds()
     if isinstance(value, _AS_TEXT):
         return str(value)
-    if isinstance(value, Set):
-        members = [plain(member, f"{path}/*", depth + 1) for member in cast("Set[object]", value)]
+    if isinstance(value, AbstractSet):
+        members = [plain(member, f"{path}/*", depth + 1) for member in cast("AbstractSet[object]", value)]
         return sorted(members, key=lambda member: canonical({"": member}))
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
@@ -88,6 +92,6 @@ def _converted(value: object, path: str, depth: int) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name), f"{path}/{field.name}", depth + 1)
-            for field in dataclasses.fields(value)
+            for field in dataclasses.fields(cast("DataclassInstance", cast("object", value)))
         }
     raise NotJson(path, f"{type(value).__name__} has no canonical form")

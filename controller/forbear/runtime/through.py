@@ -6,15 +6,16 @@ somebody else's text.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Final, cast
 
 from forbear.core.values import Envelope
-from forbear.core.vocabulary import COMPLETED, Answer, Executed, Mode, Outcome, Recovery
+from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery
 from forbear.errors import ForbearError, StoreError, UsageError
 from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_reply, ungoverned_flow
 from forbear.runtime.controller import Controller, Where
@@ -25,7 +26,7 @@ from forbear.runtime.perform import run_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Flow, Signals
 
-__all__ = ["Passed", "Runner", "Shot", "acall_tool", "bind_once", "call_tool", "executor_of", "value_of"]
+__all__ = ["Passed", "Runner", "Shot", "acall_tool", "bind_once", "call_tool", "executor_of", "on_loop", "value_of"]
 
 # Exceptions with which frameworks steer themselves, by module and class: they pass through and are never judged.
 STEERING: Final = frozenset(
@@ -39,7 +40,7 @@ STEERING: Final = frozenset(
 )
 
 
-class Passed(Exception):  # noqa: N818 - carries an exception; is none itself
+class Passed(Exception):
     """Carries a framework's own exception through the controller."""
 
     def __init__(self, error: BaseException) -> None:
@@ -85,13 +86,30 @@ def bind_once(controller: Controller, function: Function) -> None:
         )
 
 
+def on_loop() -> bool:
+    """Say whether an event loop is running in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def is_steering(error: BaseException) -> bool:
     """Say whether a framework uses this exception to steer itself."""
     return any(f"{base.__module__}.{base.__qualname__}" in STEERING for base in type(error).__mro__)
 
 
-def executor_of(function: Function, bound: Bound, shot: Shot, signals: Signals) -> Executor:
-    """Return what runs a function once for a decided call, and notes what came out below the controller."""
+def executor_of(function: Function, bound: Bound, shot: Shot, signals: Signals, *, threaded: bool = False) -> Executor:
+    """Return what runs a function once for a decided call, and notes what came out below the controller.
+
+    Args:
+        function: The function.
+        bound: The call as it was proposed.
+        shot: Takes the notes.
+        signals: Exceptions that pass through.
+        threaded: The caller is async: a function that is not runs in a thread.
+    """
 
     def caught(error: BaseException) -> BaseException:
         shot.error = error
@@ -115,9 +133,7 @@ def executor_of(function: Function, bound: Bound, shot: Shot, signals: Signals) 
     async def aexecute(**arguments: object) -> object:
         shot.started = True
         try:
-            value = function.invoke(arguments, bound)
-            if inspect.isawaitable(value):
-                value = await cast("Awaitable[object]", value)
+            value = await _awaited(function, arguments, bound)
         except BaseException as error:
             passed = caught(error)
             if passed is error:
@@ -126,7 +142,16 @@ def executor_of(function: Function, bound: Bound, shot: Shot, signals: Signals) 
         shot.value = (value,)
         return value
 
-    return aexecute if function.is_async else execute
+    return aexecute if function.is_async or threaded else execute
+
+
+async def _awaited(function: Function, arguments: Mapping[str, object], bound: Bound) -> object:
+    value = (
+        function.invoke(arguments, bound)
+        if function.is_async
+        else await asyncio.to_thread(function.invoke, arguments, bound)
+    )
+    return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 
 def _close(value: object) -> None:
@@ -159,7 +184,7 @@ def call_tool(
     signals: Signals,
     where: Where,
     *,
-    on_loop: bool = False,
+    at_once: bool = False,
 ) -> Reply:
     """Make a governed call; what breaks inside the controller is an answer, and then nothing ran that was not decided.
 
@@ -171,7 +196,7 @@ def call_tool(
         shot: What `execute` notes its result in.
         signals: Exceptions that pass through.
         where: Where the proposal comes from.
-        on_loop: An event loop is running in this thread: nothing is waited for.
+        at_once: Wait for nothing: an event loop is running in this thread.
 
     Raises:
         UsageError: the API was used wrongly.
@@ -179,11 +204,11 @@ def call_tool(
     """
     passing = (*signals, Passed)
     try:
-        if on_loop:
+        if at_once:
             ask = controller._ask(tool, arguments, where)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             return run_flow(_at_once_flow(controller.engine, ask, execute, passing), controller.engine)
         return controller.call(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
         return _failed(error, controller.engine, tool, where, shot, passing)
 
 
@@ -200,7 +225,7 @@ async def acall_tool(
     passing = (*signals, Passed)
     try:
         return await controller.acall(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
         return _failed(error, controller.engine, tool, where, shot, passing)
 
 
@@ -220,14 +245,14 @@ def _at_once_flow(engine: Engine, ask: Ask, executor: Executor, signals: Signals
     return _answer(engine, ask.tool, told, Answer.PENDING, reply.rule, reply.run)
 
 
-def _failed(
-    error: Exception, engine: Engine, tool: str, where: Where, shot: Shot, passing: Signals
-) -> Reply:
+def _failed(error: Exception, engine: Engine, tool: str, where: Where, shot: Shot, passing: Signals) -> Reply:
     """Return the answer to a call in which the controller itself failed; what is no failure of its own goes on."""
     if isinstance(error, passing) or (isinstance(error, ForbearError) and not isinstance(error, StoreError)):
         raise error
     what = "the tool did not run" if not shot.started else "the tool ran, and its end was not recorded"
-    warnings.warn(f"tool {tool!r}: the controller failed with {type(error).__name__}; {what}", RuntimeWarning, stacklevel=4)
+    warnings.warn(
+        f"tool {tool!r}: the controller failed with {type(error).__name__}; {what}", RuntimeWarning, stacklevel=4
+    )
     run = where.get("run") or ""
     if not shot.started:
         told = Envelope(outcome=Outcome.FAILED, executed=Executed.NO, code=CODE, recovery=Recovery.DO_NOT_RETRY)
