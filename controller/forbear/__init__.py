@@ -1,65 +1,104 @@
-"""forbear: a deterministic recovery controller for AI agents' tool calls. Public names only; nothing is imported early.
-
-`import forbear` stays cheap: each name is loaded when it is first used.
-"""
+"""A deterministic recovery controller for AI agents' tool calls. Public names only; they are imported when first used."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from forbear.core.vocabulary import Answer as Answer
-    from forbear.errors import Refused as Refused
-    from forbear.errors import RunHalted as RunHalted
-    from forbear.runtime.controller import Controller as Controller
-    from forbear.runtime.execute import Next as Next
-    from forbear.runtime.execute import Progress as Progress
-    from forbear.runtime.execute import aexecute as aexecute
-    from forbear.runtime.execute import execute as execute
-    from forbear.runtime.govern import govern as govern
-    from forbear.runtime.govern import in_run as in_run
-    from forbear.runtime.reply import Attempt as Attempt
-    from forbear.runtime.reply import Reply as Reply
-    from forbear.runtime.standalone import NextStep as NextStep
-    from forbear.runtime.standalone import RecoveryPolicy as RecoveryPolicy
-    from forbear.runtime.standalone import ToDo as ToDo
+from forbear.errors import (
+    ConfigError,
+    ContractError,
+    ForbearError,
+    Refused,
+    RunHalted,
+    SchemaTooNew,
+    StaleWrite,
+    StoreError,
+    UsageError,
+)
 
-_HOMES: Final = {
-    "Answer": "forbear.core.vocabulary",
-    "Attempt": "forbear.runtime.reply",
-    "Controller": "forbear.runtime.controller",
-    "Next": "forbear.runtime.execute",
-    "NextStep": "forbear.runtime.standalone",
-    "Progress": "forbear.runtime.execute",
-    "RecoveryPolicy": "forbear.runtime.standalone",
-    "Refused": "forbear.errors",
-    "Reply": "forbear.runtime.reply",
-    "RunHalted": "forbear.errors",
-    "ToDo": "forbear.runtime.standalone",
-    "aexecute": "forbear.runtime.execute",
-    "execute": "forbear.runtime.execute",
-    "govern": "forbear.runtime.govern",
-    "in_run": "forbear.runtime.govern",
-}
+if TYPE_CHECKING:
+    from forbear.core.policy import Limits, ToolPolicy
+    from forbear.core.values import Envelope, RuleVerdict
+    from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
+    from forbear.runtime.controller import Controller, Where
+    from forbear.runtime.display import Shown
+    from forbear.runtime.execute import Next, Progress, aexecute, execute
+    from forbear.runtime.govern import govern, in_run
+    from forbear.runtime.operator import Operator, Pending
+    from forbear.runtime.reply import Attempt, Reply
+    from forbear.runtime.runs import RunHandle
+    from forbear.runtime.standalone import NextStep, RecoveryPolicy, ToDo
 
 __all__ = [
     "Answer",
     "Attempt",
+    "ConfigError",
+    "ContractError",
     "Controller",
+    "Envelope",
+    "Executed",
+    "ForbearError",
+    "Gate",
+    "Limits",
     "Next",
     "NextStep",
+    "Operator",
+    "Outcome",
+    "Pending",
     "Progress",
+    "Recovery",
     "RecoveryPolicy",
     "Refused",
     "Reply",
+    "RuleVerdict",
     "RunHalted",
+    "RunHandle",
+    "SchemaTooNew",
+    "Shown",
+    "StaleWrite",
+    "StoreError",
     "ToDo",
+    "ToolPolicy",
+    "UsageError",
+    "Verdict",
+    "Where",
     "aexecute",
     "execute",
     "govern",
     "in_run",
 ]
+
+# Where the names live that take long to import. `import forbear` alone opens no store and imports no library.
+_HOMES: Final = {
+    "Answer": "forbear.core.vocabulary",
+    "Attempt": "forbear.runtime.reply",
+    "Controller": "forbear.runtime.controller",
+    "Envelope": "forbear.core.values",
+    "Executed": "forbear.core.vocabulary",
+    "Gate": "forbear.core.vocabulary",
+    "Limits": "forbear.core.policy",
+    "Next": "forbear.runtime.execute",
+    "NextStep": "forbear.runtime.standalone",
+    "Operator": "forbear.runtime.operator",
+    "Outcome": "forbear.core.vocabulary",
+    "Pending": "forbear.runtime.operator",
+    "Progress": "forbear.runtime.execute",
+    "Recovery": "forbear.core.vocabulary",
+    "RecoveryPolicy": "forbear.runtime.standalone",
+    "Reply": "forbear.runtime.reply",
+    "RuleVerdict": "forbear.core.values",
+    "RunHandle": "forbear.runtime.runs",
+    "Shown": "forbear.runtime.display",
+    "ToDo": "forbear.runtime.standalone",
+    "ToolPolicy": "forbear.core.policy",
+    "Verdict": "forbear.core.vocabulary",
+    "Where": "forbear.runtime.controller",
+    "aexecute": "forbear.runtime.execute",
+    "execute": "forbear.runtime.execute",
+    "govern": "forbear.runtime.govern",
+    "in_run": "forbear.runtime.govern",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from forbear.contract.case import Counts
 from forbear.contract.catalogue import Catalogue, Entry, builtin_catalogue, load_catalogue
 from forbear.contract.classify import classify, poll_finished
-from forbear.contract.declare import (
-    allow,
-    ask,
-    deny,
-    from_mcp_annotations,
-    policies_from_mapping,
-    policies_from_toml,
-    tool_policy,
-)
+from forbear.contract.declare import from_mcp_annotations, policies_from_mapping, policies_from_toml, tool_policy
+from forbear.contract.declared_fields import allow, ask, deny
 from forbear.contract.envelope import is_contract, read_counted, read_envelope, write_envelope
 from forbear.contract.limits import limits
 from forbear.contract.lint import lint_text

@@ -59,9 +59,7 @@ def believe(said: Envelope, case: Case) -> Envelope:
         if said.precondition is not None and said.precondition.tool in case.policy.preconditions
         else None,
         alternative_tools=tuple(one for one in said.alternative_tools if one in case.policy.alternatives),
-        required_permission=said.required_permission
-        if said.required_permission in case.policy.permissions
-        else None,
+        required_permission=said.required_permission if said.required_permission in case.policy.permissions else None,
         approval_url=said.approval_url if not remote and _is_approval_url(said.approval_url, case) else None,
         http_status=None if remote else said.http_status,
         safe_message=_message(said.safe_message, case, remote=remote),
@@ -163,8 +161,6 @@ def _ends(said: Envelope, now: datetime) -> Envelope:
 
 def refused_value(code: str, fields: Mapping[str, object]) -> Mapping[str, object]:
     """Return the flat form of what a tool raised with `forbear.Refused`."""
-    moments = {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()
-    }
+    moments = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}
     top = {name: moments.pop(name) for name in ("outcome", "executed") if name in moments}
     return cast("Mapping[str, object]", {"ok": False, **top, "error": {"code": code, **moments}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, Never, cast
+from typing import Final, Never, TypeGuard, cast
 
 from forbear.contract.raw import ABSENT
 
@@ -67,14 +67,14 @@ def text_of(body: object) -> str:
     """Return a body as text; bytes are cut first, an object that was already parsed has none."""
     if isinstance(body, str):
         return body
-    if isinstance(body, (bytes, bytearray, memoryview)):
+    if isinstance(body, (bytes, bytearray)):
         return bytes(body[: MAX_JSON + 1]).decode("utf-8", "replace")
     return ""
 
 
 def parsed(body: object) -> object:
     """Return the value of a body: what it already is, or its JSON; `UNREADABLE` where there is none."""
-    if isinstance(body, (str, bytes, bytearray, memoryview)):
+    if isinstance(body, (str, bytes, bytearray)):
         text = text_of(body).removeprefix("\ufeff")
         start = text[:MAX_RULE_TEXT].lstrip()[:1]
         if not start or start not in '{["-0123456789ntf':
@@ -83,16 +83,19 @@ def parsed(body: object) -> object:
     return body
 
 
-def is_mapping(value: object) -> bool:
+def is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
     """Tell whether a value is a JSON object."""
     return isinstance(value, Mapping)
 
 
+def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    """Tell whether a value is a JSON array."""
+    return isinstance(value, (list, tuple))
+
+
 def member(value: object, name: str) -> object:
     """Return a member of an object, or `ABSENT`."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, object]", value).get(name, ABSENT)
-    return ABSENT
+    return value.get(name, ABSENT) if is_mapping(value) else ABSENT
 
 
 def items(value: object) -> tuple[object, ...]:

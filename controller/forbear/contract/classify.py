@@ -113,8 +113,8 @@ def _value(value: object, case: Case) -> Envelope:
     ruled = by_text(case, value if isinstance(value, str) else None, value)
     if ruled is not None:
         return ruled
-    if case.speaks_contract and isinstance(value, Mapping):
-        said = admitted(cast("Mapping[str, object]", value), case)
+    if case.speaks_contract:
+        said = admitted(value, case)
         if said is not None:
             return said
     if poll_finished(case.policy, value) is False:

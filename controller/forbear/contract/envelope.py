@@ -6,25 +6,21 @@ Reading checks form only. Whether a field may be believed or shown is decided in
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from forbear.contract.catalogue import builtin_catalogue, instant_text, is_code
+from forbear.contract.error_fields import READERS, Wrong
 from forbear.contract.findings import CODES, found
 from forbear.contract.statuses import class_of_status
-from forbear.contract.time import iso_instant
 from forbear.contract.words import executed_of, outcome_of, recovery_of
-from forbear.core.identity import canonical
-from forbear.core.values import Envelope, InvalidField, Precondition
+from forbear.core.values import Envelope
 from forbear.core.vocabulary import COMPLETED, Executed, Outcome, Recovery
 from forbear.errors import ContractError, UsageError
 
-MAX_NAMES: Final = 16
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,80}", re.ASCII)
-_RULE: Final = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
 _URN: Final = "urn:forbear:problem:"
 
 _ALIASES: Final = {"retry_at": "reset_at", "field_errors": "invalid_fields", "message": "safe_message",
@@ -51,127 +47,6 @@ _STATUS: Final = {
 }
 
 
-class _Wrong(Exception):
-    """A field's value has the wrong type; carries the rule."""
-
-
-def _number(value: object) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _Wrong("must be a number")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise _Wrong("must be finite")
-    if abs(value) > 10**15:
-        raise _Wrong("must be at most 10^15")
-    return value
-
-
-def _whole(value: object) -> int:
-    number = _number(value)
-    if number < 0:
-        raise _Wrong("must not be negative")
-    return math.ceil(number)
-
-
-def _string(value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > 512:
-        raise _Wrong("must be a string of 1 to 512 characters")
-    return value
-
-
-def _code(value: object) -> str:
-    if isinstance(value, str) and is_code(value.upper()):
-        return value.upper()
-    raise _Wrong("must be UPPER_SNAKE with at most 63 characters")
-
-
-def _recovery(value: object) -> Recovery:
-    recovery = recovery_of(value)
-    if recovery is None:
-        raise _Wrong("must be one of the six classes")
-    return recovery
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise _Wrong("must be a list of strings")
-    return tuple(_string(one) for one in cast("list[object]", value)[:MAX_NAMES])
-
-
-def _fields(value: object) -> tuple[InvalidField, ...]:
-    """Read names, {name, rule} objects, or a mapping of name to rule word; anything else in a rule is no rule word."""
-    entries: list[tuple[object, object]] = []
-    if isinstance(value, Mapping):
-        entries = list(cast("Mapping[object, object]", value).items())
-    elif isinstance(value, (list, tuple)):
-        for one in cast("list[object]", value)[:MAX_NAMES]:
-            if isinstance(one, Mapping):
-                members = cast("Mapping[str, object]", one)
-                name = next((members[key] for key in ("name", "field", "pointer") if key in members), None)
-                entries.append((name, next((members[key] for key in ("rule", "code") if key in members), "invalid")))
-            else:
-                entries.append((one, "invalid"))
-    else:
-        raise _Wrong("must be a list or an object")
-    read: list[InvalidField] = []
-    for name, rule in entries[:MAX_NAMES]:
-        word = rule if isinstance(rule, str) and _RULE.fullmatch(rule) else "invalid"
-        read.append(InvalidField(name=_string(name), rule=word))
-    return tuple(read)
-
-
-def _precondition(value: object) -> Precondition:
-    if not isinstance(value, Mapping):
-        raise _Wrong("must be an object")
-    members = cast("Mapping[str, object]", value)
-    arguments = members.get("args", members.get("arguments", {}))
-    if not isinstance(arguments, Mapping):
-        raise _Wrong("must hold 'args', an object")
-    try:
-        text = canonical(cast("Mapping[str, object]", arguments))
-    except UsageError as error:
-        raise _Wrong("must hold 'args' in JSON") from error
-    if len(text) > 4096:
-        raise _Wrong("must be at most 4096 characters")
-    return Precondition(tool=_string(members.get("tool")), arguments=text)
-
-
-def _instant(value: object) -> object:
-    instant = iso_instant(value) if isinstance(value, str) else None
-    if instant is None:
-        raise _Wrong("must be an RFC 3339 time with a zone")
-    return instant
-
-
-def _status(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 100 <= value <= 599:
-        raise _Wrong("must be a status of 100 to 599")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _Wrong("must be true or false")
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[object], object]]] = {
-    "code": _code,
-    "constraint": _string,
-    "recovery": _recovery,
-    "limit": _number,
-    "remaining": _number,
-    "reset_at": _instant,
-    "retry_after_seconds": _whole,
-    "invalid_fields": _fields,
-    "precondition": _precondition,
-    "alternative_tools": _names,
-    "required_permission": _string,
-    "approval_url": _string,
-    "http_status": _status,
-    "operation": _string,
-    "safe_message": _string,
-    "effects_before_failure": _flag,
-}
 # A wrong value here would make the meaning another one, so it is never merely dropped.
 _ESSENTIAL: Final = frozenset({"code", "recovery", "effects_before_failure"})
 
@@ -208,7 +83,7 @@ def read_counted(value: object, *, strict: bool = False) -> tuple[Envelope, int]
     if not isinstance(value, Mapping):
         raise ContractError("an envelope must be an object")
     members = cast("Mapping[str, object]", value)
-    if any(not isinstance(name, str) for name in members):
+    if not all(isinstance(name, str) for name in cast("Mapping[object, object]", value)):
         raise ContractError("an envelope's names must be strings")
     error = members.get("error")
     if isinstance(error, Mapping) or ("outcome" in members and "code" not in members):
@@ -232,12 +107,12 @@ def read_envelope(value: object, *, strict: bool = False) -> Envelope:
     return read_counted(value, strict=strict)[0]
 
 
-def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str, object], int]:
-    read: dict[str, object] = {}
+def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str, Any], int]:
+    read: dict[str, Any] = {}
     dropped = 0
     for given, value in error.items():
         name = _ALIASES.get(given, given)
-        reader = _READERS.get(name)
+        reader = READERS.get(name)
         if reader is None:
             if strict:
                 raise ContractError(f"field {given[:64]!r} is not a field of the contract")
@@ -247,7 +122,7 @@ def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str
             continue
         try:
             read[name] = reader(value)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             if strict or name in _ESSENTIAL:
                 raise ContractError(f"field {given!r} {wrong}") from None
             dropped += 1
@@ -284,7 +159,7 @@ def _read(
 
 
 def _assemble(
-    outcome: Outcome | None, executed: Executed | None, fields: dict[str, object], *, ok: bool | None
+    outcome: Outcome | None, executed: Executed | None, fields: dict[str, Any], *, ok: bool | None
 ) -> Envelope:
     """Fill what is absent: never in the more permissive way."""
     code = cast("str", fields.pop("code", ""))
@@ -307,7 +182,7 @@ def _assemble(
     base = found(recovery, code or CODES[recovery], outcome=outcome)
     if executed is None:
         executed = _derived(base, effects=fields.get("effects_before_failure") is True)
-    return replace(base, executed=executed, **fields)  # type: ignore[arg-type]  # readers return the fields' types
+    return replace(base, executed=executed, **fields)
 
 
 def _derived(envelope: Envelope, *, effects: bool) -> Executed:
@@ -324,7 +199,8 @@ def _read_problem(members: Mapping[str, object], *, strict: bool) -> tuple[Envel
     if "code" not in extensions and isinstance(kind, str) and kind.startswith(_URN):
         extensions["code"] = kind.removeprefix(_URN)
     status = members.get("status")
-    if "http_status" not in extensions and isinstance(status, int):
+    if not extensions.keys() & {"http_status", "code"} and isinstance(status, int):
+        # Of our own problems `status` is made up from the class.
         extensions["http_status"] = status
     if "recovery" not in extensions and "action" not in extensions and "code" not in extensions:
         extensions["recovery"] = _by_status(status)

@@ -81,7 +81,9 @@ def classes() -> Classes:
     """Return the table that ships with the package."""
     text = files("forbear.contract").joinpath("exception_classes.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
-    kinds = {name: frozenset(members) for name, members in document.items() if isinstance(members, list)}
+    kinds = {
+        name: frozenset(cast("list[str]", members)) for name, members in document.items() if isinstance(members, list)
+    }
     answered = _rows(document["answered"])
     bare: dict[str, list[str]] = {}
     for name in (*(one for members in kinds.values() for one in sorted(members)), *answered):

@@ -92,7 +92,7 @@ def _structured(values: tuple[str, ...], base: t.Base) -> tuple[t.Hint | None, b
     hints: list[t.Hint | None] = []
     exhausted = False
     for item in listed if isinstance(listed, list) else []:
-        if not isinstance(item, tuple) or type(item[0]) is not str or not isinstance(item[1], dict):
+        if not isinstance(item, tuple) or type(item[0]) is not str:
             return None, False
         parameters = item[1]
         left, ends = parameters.get("r"), parameters.get("t", 0)

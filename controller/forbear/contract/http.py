@@ -14,6 +14,7 @@ from forbear.contract.body import (
     UNREADABLE,
     is_empty,
     is_empty_text,
+    is_mapping,
     items,
     member,
     parsed,
@@ -59,6 +60,9 @@ def classify_http(http: Http, case: Case) -> Envelope:
 
 def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> Envelope:
     ruled = by_status(case, http.status, body)
+    if ruled is None and http.status == 404 and http.protocol.lower().startswith("mcp"):
+        # The session is gone (MCP, Streamable HTTP, session management): the request never reached a tool.
+        return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
     if ruled is None and http.status < 500:
         ruled = by_text(case, text_of(http.body), body)
     if ruled is not None:
@@ -68,9 +72,7 @@ def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> 
         if said is not None:
             return said if http.status < 400 else stricter(said, neutral(http, case, fields, ends, body))
     if case.profile is not None:
-        said = case.profile.judge(http, case, fields, ends, body)
-        if said is not None:
-            return said
+        return case.profile.judge(http, case, fields, ends, body)
     return neutral(http, case, fields, ends, body)
 
 
@@ -193,7 +195,7 @@ def _graphql(case: Case, fields: Fields, body: object) -> Envelope | None:
     errors = items(member(body, "errors"))
     if not errors or not all(isinstance(member(error, "message"), str) for error in errors):
         return None
-    shape = isinstance(body, dict) and body.keys() <= {"data", "errors", "extensions"}
+    shape = is_mapping(body) and body.keys() <= {"data", "errors", "extensions"}
     if not shape and "graphql" not in (fields.first("content-type") or "").lower():
         return None
     answered = member(body, "data")
@@ -202,6 +204,6 @@ def _graphql(case: Case, fields: Fields, body: object) -> Envelope | None:
         return found(_REPAIR, "INPUT_INVALID")
     if case.writes:
         return found(_LOOK, "PARTIAL_SUCCESS", outcome=Outcome.PARTIAL)
-    if isinstance(answered, dict) and any(value is not None for value in answered.values()):
+    if is_mapping(answered) and any(value is not None for value in answered.values()):
         return f.PARTIAL
     return answered_error(case)

@@ -7,7 +7,7 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from forbear.contract.time import go_duration_ms
 from forbear.core.policy import Limits
@@ -75,13 +75,12 @@ def _value(name: str, value: object) -> object:
 
 def limits_from(mapping: Mapping[str, object], base: Limits | None = None) -> Limits:
     """Return limits with these values; see `limits`."""
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, value in mapping.items():
         if name not in _NAMES:
             raise misspelt("limit", name, _NAMES)
         values[name] = _value(name, value)
-    # Every value was checked against its own field above.
-    built: Limits = replace(base if base is not None else Limits(), **values)  # type: ignore[arg-type]
+    built = replace(base if base is not None else Limits(), **values)
     if built.default_wait > built.max_wait:
         raise ConfigError("limit 'default_wait' must not be longer than 'max_wait'")
     return built

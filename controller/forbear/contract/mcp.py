@@ -107,9 +107,7 @@ def _input_required(result: Mcp, case: Case) -> Envelope:
     """Judge a server that wants something before it goes on (MRTR)."""
     requests = result.input_requests
     if isinstance(requests, Mapping) and requests:
-        wanted = [
-            member(request, "method") for request in list(cast("Mapping[str, object]", requests).values())[:64]
-        ]
+        wanted = [member(request, "method") for request in list(cast("Mapping[str, object]", requests).values())[:64]]
         if all(method == "elicitation/create" for method in wanted):
             # A person answers, out of band; never the model.
             return found(Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING)

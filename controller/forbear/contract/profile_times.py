@@ -161,7 +161,7 @@ def _tables(profile: str, key: str, value: object, allowed: tuple[str, ...]) -> 
     for one in cast("list[object]", value):
         if not is_mapping(one):
             raise ConfigError(f"profile {profile!r}: {key!r} must be a list of tables")
-        table = dict(cast("Mapping[str, object]", one))
+        table = dict(one)
         for name in table:
             if name not in allowed:
                 raise misspelt(f"profile {profile!r}: {key} key", name, allowed)
@@ -177,7 +177,7 @@ def read_times(profile: str, value: object) -> Times:
     """
     if not is_mapping(value):
         raise ConfigError(f"profile {profile!r}: 'times' must be a table")
-    table = cast("Mapping[str, object]", value)
+    table = value
     allowed = ("delays", "buckets", "refill", "later")
     for key in table:
         if key not in allowed:

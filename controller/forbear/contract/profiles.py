@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from forbear.contract import findings as f
 from forbear.contract import time as t
@@ -57,7 +57,9 @@ class Rule:
     # Times in the answer belong to something else.
     no_time: bool = False
 
-    def matches(self, status: int, codes: frozenset[str], messages: tuple[str, ...], fields: Fields, body: object) -> bool:
+    def matches(
+        self, status: int, codes: frozenset[str], messages: tuple[str, ...], fields: Fields, body: object
+    ) -> bool:
         """Tell whether an answer is of this kind."""
         if self.status and status not in self.status:
             return False
@@ -248,7 +250,7 @@ def _class(profile: str, table: Mapping[str, object], key: str) -> Recovery | No
 def _rule(profile: str, value: object) -> Rule:
     if not is_mapping(value):
         raise ConfigError(f"profile {profile!r}: a rule must be a table")
-    table = cast("Mapping[str, object]", value)
+    table = value
     for key in table:
         if key not in _RULE_KEYS:
             raise misspelt(f"profile {profile!r}: rule key", key, _RULE_KEYS)
@@ -300,7 +302,7 @@ def read_profile(text: str, *, name: str) -> Profile:
     rules = document.get("rules", [])
     if not isinstance(rules, list):
         raise ConfigError(f"profile {name!r}: 'rules' must be a list of tables")
-    own: dict[str, object] = {}
+    own: dict[str, Any] = {}
     for key in ("codes_at", "code_headers", "messages_at"):
         if key in document:
             own[key] = _strings(name, key, document[key])
@@ -320,7 +322,7 @@ def read_profile(text: str, *, name: str) -> Profile:
         base,
         name=name,
         rules=(*(_rule(name, rule) for rule in cast("list[object]", rules)), *base.rules),
-        **own,  # type: ignore[arg-type]  # every key was read for its own field above
+        **own,
     )
 
 

@@ -34,8 +34,17 @@ def _names(error: BaseException) -> tuple[str, ...]:
 def _attribute(holder: object, name: str) -> object:
     """Return an attribute of a foreign object, or None; a property that fails has no value."""
     try:
-        return cast("object", getattr(holder, name, None))
+        return getattr(holder, name, None)
     except Exception:  # noqa: BLE001  # a foreign property may raise anything
+        return None
+
+
+def _called(holder: object, name: str) -> object:
+    """Return what a foreign object's method without arguments returns, or None."""
+    method = _attribute(holder, name)
+    try:
+        return method() if callable(method) else None
+    except Exception:  # noqa: BLE001  # a foreign method may raise anything
         return None
 
 
@@ -142,12 +151,9 @@ def protocol_error(error: BaseException) -> Grpc | McpError | None:
     """Return the protocol's own error that a client's exception stands for, or None."""
     names = _names(error)
     if "grpc.RpcError" in names:
-        try:
-            code = _attribute(cast("object", error.code()), "name")  # type: ignore[attr-defined]
-            trailing = error.trailing_metadata() if hasattr(error, "trailing_metadata") else ()
-        except Exception:  # noqa: BLE001  # a foreign method may raise anything
-            return Grpc(code="UNKNOWN")
-        return Grpc(code=code if isinstance(code, str) else "UNKNOWN", trailing_metadata=header_pairs(trailing))
+        code = _attribute(_called(error, "code"), "name")
+        trailing = header_pairs(_called(error, "trailing_metadata"))
+        return Grpc(code=code if isinstance(code, str) else "UNKNOWN", trailing_metadata=trailing)
     if "mcp.McpError" in names or "mcp.MCPError" in names:
         held = _attribute(error, "error")
         code = _attribute(held, "code") if held is not None else _attribute(error, "code")

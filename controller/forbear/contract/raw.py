@@ -148,19 +148,15 @@ def header_pairs(headers: object) -> Headers:
 
     Bytes are read as Latin-1. What is not text is left out.
     """
-    items: Iterable[object]
-    if isinstance(headers, Mapping):
-        items = cast("Iterable[object]", headers.items())
-    elif hasattr(headers, "multi_items"):
-        items = cast("Iterable[object]", headers.multi_items())
-    elif hasattr(headers, "items") and not isinstance(headers, (list, tuple)):
-        items = cast("Iterable[object]", headers.items())
-    elif isinstance(headers, Iterable) and not isinstance(headers, (str, bytes)):
-        items = cast("Iterable[object]", headers)
-    else:
+    items: object = headers
+    if not isinstance(headers, (list, tuple)):
+        # httpx and starlette keep repeated fields apart in multi_items.
+        method = cast("object", getattr(headers, "multi_items", None) or getattr(headers, "items", None))
+        items = method() if callable(method) else headers
+    if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
         return ()
     pairs: list[tuple[str, str]] = []
-    for item in items:
+    for item in cast("Iterable[object]", items):
         if len(pairs) >= MAX_HEADERS:
             break
         if not isinstance(item, (tuple, list)):

@@ -112,9 +112,7 @@ def by_status(case: Case, status: int, body: object) -> Envelope | None:
     for rule in case.policy.status_rules:
         if rule.status != status or (rule.code is not None and rule.code not in codes_in(body)):
             continue
-        if any(
-            not _same(member(body, name), case.arguments.get(name, ABSENT)) for name in rule.only_if_equal
-        ):
+        if any(not _same(member(body, name), case.arguments.get(name, ABSENT)) for name in rule.only_if_equal):
             return found(Recovery.REPAIR_INPUT, "CONFLICT", http_status=status)
         said = verdict(rule.recovery, rule.outcome, rule.as_code, (), case)
         return replace(said, http_status=status)

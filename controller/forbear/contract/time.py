@@ -26,8 +26,7 @@ _NOT_A_TIME: Final = 10**15
 _LAST_SECOND: Final = 253402300799
 
 _MONTHS: Final = {
-    name: number
-    for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1)
+    name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1)
 }
 _DAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
 _DATE: Final = re.compile(

@@ -40,7 +40,7 @@ from forbear.core.states import (
     Waiting,
     known_key,
 )
-from forbear.core.steps import enter, leave, why_over
+from forbear.core.steps import current, enter, leave, why_over
 from forbear.core.values import InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
 
@@ -69,7 +69,7 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     start = Start(
         call=call,
         by=By.PARKED,
-        run=s.run(call.run),
+        run=current(s.run(call.run), s.tree.turn),
         ticket=getattr(event, "ticket", ""),
         request_id=getattr(event, "request_id", ""),
     )

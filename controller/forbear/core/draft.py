@@ -21,18 +21,18 @@ from forbear.core.rules import Rule
 from forbear.core.start import current_counters
 from forbear.core.states import (
     Action,
-    Completed,
-    Fresh,
+    AwaitingApproval,
+    Claim,
     Hold,
     Phase,
     Running,
     Started,
     Tree,
+    Unknown,
+    hold_key,
 )
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import (
-    Answer,
-)
+from forbear.core.vocabulary import Answer, Cause, Effect, Scope
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +76,11 @@ class Draft:
         """Return the decision: the action's next phase, and everything that was drafted."""
         # Another attempt of a repeatable action may still be open.
         opened = tuple(o for o in open_attempts(self.action) if o.attempt != self.started.attempt)
-        if opened and isinstance(phase, (Completed, Fresh)):
+        if opened and isinstance(phase, (Unknown, AwaitingApproval)):
+            # Nothing runs on behind a doubt or a question; a result that arrives still belongs to its caller.
+            for other in opened:
+                hand_back(replace(self, started=other), used=True)
+        elif opened:
             phase = Running(open=opened)
         changes: list[Change] = [replace(self.action, phase=phase), *self.changes]
         if self.tree is not self.s.tree:
@@ -107,14 +111,58 @@ def open_attempts(action: Action) -> tuple[Started, ...]:
 
 def release(draft: Draft, *, ended: bool) -> None:
     """End the time holds that the attempt claimed, or hand their claim to the next call."""
-    for key in draft.started.claims:
-        hold = draft.hold(key)
-        if hold is None or hold.claim is None:
-            continue
+    for hold in answered_by(draft, draft.started.claims):
         if ended:
-            draft.drop(key)
+            draft.drop(hold.key)
         else:
             draft.put(replace(hold, claim=None))
+
+
+def hand_back(draft: Draft, *, used: bool) -> None:
+    """Give up every hold that the attempt answers for; a probe that was not `used` may be made again in this turn."""
+    release(draft, ended=False)
+    for hold in answered_by(draft, draft.started.probes):
+        draft.put(replace(hold, claim=None, probed=hold.probed if used else 0))
+
+
+def repeats_unknown(action: Action, attempt: int) -> bool:
+    """Return whether an attempt is the one repetition of an unknown write with the same idempotency key."""
+    return action.key_spent != 0 and attempt == action.key_spent + 1
+
+
+def end_doubt(s: Snapshot, action: Action, key: str) -> tuple[DropHold, ...]:
+    """End the hold of an unknown write whose truth is known, unless another one of the tree stands under it."""
+    hold = s.holds.get(key)
+    if hold is None or any(_doubts(other, hold) for other in s.actions.values() if other.key != action.key):
+        return ()
+    return (DropHold(key=hold.key, scope=hold.scope),)
+
+
+def _doubts(action: Action, hold: Hold) -> bool:
+    if isinstance(action.phase, Unknown):
+        return action.phase.hold == hold.key
+    opened = open_attempts(action)
+    return bool(opened) and repeats_unknown(action, opened[-1].attempt) and doubt_key(action.call) == hold.key
+
+
+def doubt_key(call: Call) -> str:
+    """Return the key of the hold of an unknown write."""
+    scope, value = doubt_scope(call)
+    return hold_key(scope, value, Cause.UNKNOWN)
+
+
+def doubt_scope(call: Call) -> tuple[Scope, str]:
+    """Return what an unknown write covers: its target, else its operation's writes; undeclared: the action."""
+    if call.effect is Effect.UNDECLARED:
+        return Scope.ACTION, call.action
+    return (Scope.TARGET, call.target) if call.target is not None else (Scope.OPERATION, call.operation)
+
+
+def answered_by(draft: Draft, keys: tuple[str, ...]) -> list[Hold]:
+    """Return those of the holds that this attempt still answers for (one may have ended and been placed anew since)."""
+    mine = Claim(tree=draft.s.tree.root, action=draft.action.key, attempt=draft.started.attempt)
+    held = [draft.hold(key) for key in keys]
+    return [hold for hold in held if hold is not None and hold.claim == mine]
 
 
 def left_queues(draft: Draft, decision: Decision) -> tuple[Change, ...]:

@@ -8,11 +8,12 @@ from datetime import datetime
 from forbear.core.decision import (
     Decision,
 )
-from forbear.core.draft import Draft
+from forbear.core.draft import Draft, open_attempts
 from forbear.core.holds import narrow, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import may_run_again
 from forbear.core.states import (
+    Claim,
     Fresh,
     Hold,
     Stopped,
@@ -27,6 +28,7 @@ from forbear.core.vocabulary import (
     Cause,
     Effect,
     End,
+    Executed,
     Recovery,
     Scope,
 )
@@ -80,7 +82,7 @@ def refused(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         hold,
         ends_at=envelope.reset_at,
         exempt=envelope.alternative_tools if envelope.recovery is Recovery.USE_ALTERNATIVE else (),
-        claim=None,
+        claim=_open_probe(draft, hold.key),
         probed=s.tree.turn,
     )
     draft.put(hold)
@@ -88,6 +90,12 @@ def refused(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     stopped = Stopped(code=envelope.code, told=envelope, turn=s.tree.turn, hold=hold.key)
     rule = Rule.RETURNED_REFUSALS_EXHAUSTED if exhausted else Rule.RETURNED_REFUSED
     return draft.decide(rule, stopped, told=envelope, answer=Answer.EXECUTED, ticket=hold.ticket)
+
+
+def _open_probe(draft: Draft, key: str) -> Claim | None:
+    """A call that started before a probe may be refused after it: the probe still answers for the hold."""
+    standing = draft.hold(key)
+    return None if standing is None else standing.claim
 
 
 def _refusal_scope(draft: Draft, envelope: Envelope) -> Scope:
@@ -154,7 +162,11 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
     shared = _close_until(draft, envelope, at, ticket)
+    if shared is not None and shared.ends_at is not None:
+        # Another answer named a later end for what this call shares with others.
+        at = max(at, shared.ends_at)
     if at - now > limits.max_wait:
+        _close_action(draft, shared, envelope, at, ticket)
         told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_WAIT_TOO_FAR, ticket, ends_at=at)
@@ -162,11 +174,18 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
     if action.retries >= allowed:
+        _close_action(draft, shared, envelope, at, ticket)
         told = replace(envelope, code="RETRY_EXHAUSTED", recovery=Recovery.DO_NOT_RETRY, reset_at=envelope.reset_at)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_RETRY_EXHAUSTED, ticket)
+    if len(open_attempts(action)) > 1:
+        # The same call is still under way: there is no one phase to wait in, and the next start is the retry.
+        _close_action(draft, shared, envelope, at, ticket)
+        draft.action = replace(action, retries=action.retries + 1)
+        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
     if shared is not None and shared.scope is Scope.OPERATION and call.effect is not Effect.READ:
-        # The second different call that one code refused keeps no retry of its own.
+        # The second different call that one code refused keeps no retry of its own: the next start is its retry.
+        draft.action = replace(action, retries=action.retries + 1)
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
     if shared is not None and call.action not in shared.parked:
         draft.put(replace(shared, parked=(*shared.parked, call.action)))
@@ -177,7 +196,8 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         turn=s.tree.turn,
         told=envelope,
         hold=None if shared is None else shared.key,
-        grant=draft.started.grant,
+        # A yes is spent by an execution that may have had an effect.
+        grant=draft.started.grant if envelope.executed is Executed.NO else None,
         not_accepted=envelope.not_accepted,
     )
     return draft.decide(Rule.RETURNED_WAIT, waiting, told=envelope, answer=Answer.PENDING, ticket=ticket, wake_at=at)
@@ -199,6 +219,17 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
         scope = Scope.OPERATION
     if scope is Scope.ACTION:
         return None
+    return _put_time(draft, scope, envelope, at, ticket)
+
+
+def _close_action(draft: Draft, shared: Hold | None, envelope: Envelope, at: datetime, ticket: str) -> None:
+    """Close the exact call until its time where no hold and no phase remembers it: a new turn does not start it early."""
+    if shared is None:
+        _put_time(draft, Scope.ACTION, envelope, at, ticket)
+
+
+def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, ticket: str) -> Hold:
+    s, call = draft.s, draft.call
     scope, value = narrow(call, scope, s.tree.principal)
     hold = place(
         call,

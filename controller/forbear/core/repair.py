@@ -9,7 +9,7 @@ from forbear.core.admit import ask
 from forbear.core.decision import (
     Decision,
 )
-from forbear.core.draft import Draft, left_queues
+from forbear.core.draft import Draft, doubt_scope, left_queues, open_attempts
 from forbear.core.holds import narrow, place, tell
 from forbear.core.identity import field_digest
 from forbear.core.refuse import count_refusal, refused
@@ -112,7 +112,7 @@ def _count_repair(draft: Draft, envelope: Envelope, *, named: bool, ticket: str)
 
 def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     """A tool asks for approval: a person is asked once per turn about this call; a second time is a refusal."""
-    if draft.action.asked_by_tool >= 1:
+    if draft.action.asked_by_tool >= 1 or len(open_attempts(draft.action)) > 1:
         return refused(draft, envelope, ticket)
     draft.action = replace(draft.action, asked_by_tool=draft.action.asked_by_tool + 1)
     start = Start(
@@ -166,11 +166,7 @@ def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decisi
 def hold_unknown(draft: Draft, told: Envelope, ticket: str) -> Hold:
     """Return the hold of an unknown write: its target, else its operation's writes; undeclared: the action."""
     call = draft.call
-    if call.effect is Effect.UNDECLARED:
-        scope = Scope.ACTION
-    else:
-        scope = Scope.TARGET if call.target is not None else Scope.OPERATION
-    scope, value = narrow(call, scope, draft.s.tree.principal)
+    scope, value = doubt_scope(call)
     hold = place(
         call,
         scope=scope,

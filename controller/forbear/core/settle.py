@@ -13,7 +13,16 @@ from forbear.core.decision import (
     PutKnown,
     Snapshot,
 )
-from forbear.core.draft import Draft, draft_of, release
+from forbear.core.draft import (
+    Draft,
+    answered_by,
+    doubt_key,
+    draft_of,
+    end_doubt,
+    open_attempts,
+    release,
+    repeats_unknown,
+)
 from forbear.core.events import Returned
 from forbear.core.holds import place, tell
 from forbear.core.refuse import refused, stop, wait
@@ -23,6 +32,7 @@ from forbear.core.start import may_run_again
 from forbear.core.states import (
     Action,
     Completed,
+    Fresh,
     Known,
     Parked,
     Started,
@@ -52,7 +62,7 @@ def settle(s: Snapshot, action: Action, started: Started, event: Returned, now: 
     draft = draft_of(s, action, started, now)
     _end_waiting_halt(draft)
     recovery = _enforced(draft, event.envelope)
-    _release(draft, event.envelope, recovery)
+    _release(draft, recovery)
     if recovery is None:
         return _completed(draft, event)
     match recovery:
@@ -71,17 +81,21 @@ def settle(s: Snapshot, action: Action, started: Started, event: Returned, now: 
 def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     """Return the class that is enforced: a result never makes a call retryable that may have had an effect."""
     recovery = envelope.recovery
-    if recovery is None or (envelope.outcome in COMPLETED and envelope.outcome is not Outcome.PARTIAL):
+    if recovery is None:
+        if envelope.outcome in COMPLETED or envelope.outcome is Outcome.PENDING:
+            return None
+        # A failure without a class: the safe reading.
+        recovery = Recovery.DO_NOT_RETRY
+    elif envelope.outcome in COMPLETED and envelope.outcome is not Outcome.PARTIAL:
         return None
-    is_read = draft.call.effect is Effect.READ
-    if is_read and recovery is Recovery.INSPECT_OUTCOME:
-        return Recovery.DO_NOT_RETRY
-    if envelope.effects_before_failure:
-        return Recovery.DO_NOT_RETRY if is_read else Recovery.INSPECT_OUTCOME
-    repeats = recovery in (Recovery.RETRY_AFTER, Recovery.REQUEST_APPROVAL)
-    if repeats and envelope.executed is not Executed.NO and not may_run_again(draft.s, draft.call):
+    if draft.call.effect is Effect.READ:
+        uncertain = recovery is Recovery.INSPECT_OUTCOME or envelope.effects_before_failure
+        return Recovery.DO_NOT_RETRY if uncertain else recovery
+    if repeats_unknown(draft.action, draft.started.attempt):
+        # Whatever the repetition was told, only its success says what became of the first attempt.
         return Recovery.INSPECT_OUTCOME
-    return recovery
+    may_have_happened = envelope.executed is not Executed.NO and not may_run_again(draft.s, draft.call)
+    return Recovery.INSPECT_OUTCOME if envelope.effects_before_failure or may_have_happened else recovery
 
 
 def _end_waiting_halt(draft: Draft) -> None:
@@ -90,20 +104,16 @@ def _end_waiting_halt(draft: Draft) -> None:
             draft.changes.append(replace(run, halted=None, idle_steps=0))
 
 
-def _release(draft: Draft, envelope: Envelope, recovery: Recovery | None) -> None:
+def _release(draft: Draft, recovery: Recovery | None) -> None:
     """End or hand back the holds that the attempt claimed or probed."""
     release(draft, ended=recovery is not Recovery.RETRY_AFTER)
-    for key in draft.started.probes:
-        hold = draft.hold(key)
-        if hold is None:
-            continue
+    for hold in answered_by(draft, draft.started.probes):
         if recovery is None:
-            draft.drop(key)
-        elif recovery in (Recovery.DO_NOT_RETRY, Recovery.USE_ALTERNATIVE):
-            draft.put(replace(hold, claim=None))
+            draft.drop(hold.key)
         else:
-            # The refusal was not answered either way: the turn keeps its probe.
-            draft.put(replace(hold, claim=None, probed=0))
+            # Where the refusal was not answered either way, the turn keeps its probe.
+            answered = recovery in (Recovery.DO_NOT_RETRY, Recovery.USE_ALTERNATIVE)
+            draft.put(replace(hold, claim=None, probed=hold.probed if answered else 0))
 
 
 def _completed(draft: Draft, event: Returned) -> Decision:
@@ -116,6 +126,9 @@ def _completed(draft: Draft, event: Returned) -> Decision:
     _count_success(draft, is_write=is_write)
     _meet_preconditions(draft)
     action = _count_result(draft, event, before)
+    if repeats_unknown(draft.action, draft.started.attempt):
+        for ended in end_doubt(s, draft.action, doubt_key(call)):
+            draft.drop(ended.key)
     draft.action = replace(action, key_spent=0)
     completed = Completed(
         attempt=draft.started.attempt,
@@ -212,6 +225,9 @@ def _empty_look(draft: Draft, event: Returned) -> Decision:
             call=draft.call,
         )
         draft.action = replace(action, empty_looks=action.empty_looks + 1)
+        if len(open_attempts(action)) > 1:
+            # Another look is under way: it is the second one.
+            return draft.decide(Rule.RETURNED_EMPTY_LOOK, Fresh(), told=told, answer=Answer.PENDING)
         parked = Parked(ticket=event.ticket, run_at=run_at, since_at=now, turn=s.tree.turn, told=told)
         return draft.decide(
             Rule.RETURNED_EMPTY_LOOK, parked, told=told, answer=Answer.PENDING, ticket=event.ticket, wake_at=run_at

@@ -12,18 +12,24 @@ from forbear.core.states import Run
 from forbear.core.values import Call
 
 
+def current(run: Run, turn: int) -> Run:
+    """Return the run with the counters of an older turn set back."""
+    if run.turn == turn:
+        return run
+    return replace(
+        run,
+        turn=turn,
+        blocked_steps=0,
+        idle_steps=0,
+        blocked_in_turn=0,
+        calls_in_turn=0,
+        operations=tuple((name, 0, total) for name, _, total in run.operations),
+    )
+
+
 def enter(run: Run, call: Call, turn: int) -> Run:
     """Open the step of a proposed call, after closing the step before it."""
-    if run.turn != turn:
-        run = replace(
-            run,
-            turn=turn,
-            blocked_steps=0,
-            idle_steps=0,
-            blocked_in_turn=0,
-            calls_in_turn=0,
-            operations=tuple((name, 0, total) for name, _, total in run.operations),
-        )
+    run = current(run, turn)
     if run.step == call.step:
         return run
     if not run.closed:

@@ -103,6 +103,8 @@ class Call:
     malformed: str = ""
     # The names that made it INPUT_INVALID (missing required fields).
     missing: tuple[str, ...] = ()
+    # A person wrote these arguments: results of it say which arguments ran.
+    edited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, cast
 
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import COMPLETED, Outcome, Recovery
@@ -147,18 +147,17 @@ _WORDS: Final = ("operation", "http_status", "remaining", "limit", "constraint",
 
 def _bounded(shown: dict[str, object]) -> dict[str, object]:
     """Trim a refusal until it fits."""
-    error = shown["error"]
-    assert isinstance(error, dict)
+    error = cast("dict[str, object]", shown["error"])
     excess = _size(shown) - MAX_REFUSAL_BYTES
     for name in _LISTS:
         while excess > 0 and name in error:
-            held = error[name]
-            if isinstance(held, list) and len(held) > 1:
-                held.pop()
-            elif isinstance(held, dict) and len(held) > 1:
-                held.popitem()
-            else:
+            held = cast("list[object] | dict[str, object]", error[name])
+            if len(held) <= 1:
                 del error[name]
+            elif isinstance(held, list):
+                held.pop()
+            else:
+                held.popitem()
             excess = _size(shown) - MAX_REFUSAL_BYTES
     if excess > 0:
         message = str(error["message"])

@@ -9,8 +9,7 @@ import asyncio
 import inspect
 import os
 import warnings
-from asyncio.events import _get_running_loop as get_running_loop_or_none
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,6 +23,7 @@ from forbear.errors import StoreError, UsageError
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.broken import broken_reply
 from forbear.runtime.clock import SystemClock, SystemIds
+from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import call_flow, end_flow, join_flow, propose_flow
@@ -268,7 +268,7 @@ class Controller:
             UsageError: the API was used wrongly (for example on a running event loop); nothing was executed.
             StoreError: the store cannot be written. The tool did not run, or its end is committed later.
         """
-        if get_running_loop_or_none() is not None:
+        if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
         flow = call_flow(
             self._engine,
@@ -304,9 +304,7 @@ class Controller:
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 
-    def propose(
-        self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]
-    ) -> Reply:
+    def propose(self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]) -> Reply:
         """Decide about a call. Where the reply holds an `attempt`, the caller runs it once and settles it.
 
         Raises:
@@ -354,7 +352,7 @@ class Controller:
 
     def join(self, reply: Reply) -> Reply:
         """Wait for the attempt whose result answers this call too (`reply.joins`)."""
-        if get_running_loop_or_none() is not None:
+        if running_loop() is not None:
             raise UsageError("join: an event loop is running in this thread, use ajoin")
         return reply if reply.joins is None else run_flow(join_flow(reply), self._engine)
 
@@ -363,7 +361,7 @@ class Controller:
         return reply if reply.joins is None else await arun_flow(join_flow(reply), self._engine)
 
     @contextmanager
-    def inside(self, attempt: Attempt) -> Iterator[None]:
+    def inside(self, attempt: Attempt) -> Generator[None]:
         """Mark the code that runs an attempt: a run that starts in it is a child. `call` does this by itself."""
         token = INSIDE.set(Inside(self._engine, attempt.root, attempt.run, attempt.call_id))
         try:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from forbear.core.decision import Decision
 from forbear.core.states import Run
 from forbear.core.values import Call
-from forbear.ports import Row
+from forbear.ports import JournalLine, Row, ScopeRows
 from forbear.runtime.live import LiveTree
 
 T = TypeVar("T")
@@ -75,13 +75,22 @@ class Belong:
 
 
 @dataclass(frozen=True, slots=True)
-class PutFirst:
-    """Store the first row of a scope; False = somebody did already."""
+class ReadScope:
+    """Read the live rows of a scope that belongs to no tree."""
+
+    scope: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutRow:
+    """Store a row of a scope that belongs to no tree; False = somebody wrote the scope since `version`."""
 
     row: Row
+    version: int = 0
+    journal: tuple[JournalLine, ...] = ()
 
 
-Effect = Load | ReadClock | Fetch | Save | Belong | PutFirst
+Effect = Load | ReadClock | Fetch | Save | Belong | ReadScope | PutRow
 Program = Generator[Effect, object, T]
 
 
@@ -114,9 +123,16 @@ def belong(live: LiveTree, principal: str) -> Program[None]:
     yield Belong(live=live, principal=principal)
 
 
-def put_first(row: Row) -> Program[bool]:
-    """Return whether the row was the first of its scope and was stored."""
-    got = yield PutFirst(row)
+def read_scope(scope: str) -> Program[ScopeRows]:
+    """Return the live rows of a scope."""
+    got = yield ReadScope(scope)
+    assert isinstance(got, ScopeRows)
+    return got
+
+
+def put_row(row: Row, *, version: int = 0, journal: tuple[JournalLine, ...] = ()) -> Program[bool]:
+    """Return whether the row was stored: nobody wrote its scope since this version (0 = nobody ever did)."""
+    got = yield PutRow(row=row, version=version, journal=journal)
     return got is True
 
 

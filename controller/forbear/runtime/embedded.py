@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from asyncio.events import _get_running_loop as get_running_loop_or_none
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
 from forbear.errors import StoreError
+from forbear.runtime.drive import running_loop
 from forbear.runtime.engine import Engine
 from forbear.store.codec import from_us
 
@@ -54,7 +54,7 @@ class EmbeddedWorker:
         if self._stopped:
             return
         with self._lock:
-            loop = get_running_loop_or_none()
+            loop = running_loop()
             if loop is not None and self._is_idle():
                 self._start_task(loop)
             elif self._thread is None and (self._loop is None or self._loop.is_closed()):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,17 +35,22 @@ from forbear.core.states import (
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
-from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.calls import arguments_from, frozen_arguments
+from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
+from forbear.runtime.notes import Ready, result_key, result_of
 from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import Ready, result_key, result_of, tree_scope
+from forbear.runtime.rows import tree_scope
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
 
 RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"
+MAX_HELD_VALUES: Final = 256
+# Codes that the core puts in the place of the tool's own, whose text would say something else.
+REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
 
 
@@ -110,6 +115,10 @@ class Engine:
         self.on_ready: Callable[[Reply], None] | None = None
         # Called with what a tool answered after its timeout (set by the flows, which settle it).
         self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Digests of the policies that the store knows to be in use.
+        self.noted: dict[str, str] = {}
+        # What the controller's own executions returned, until the store's record is all that is left of it.
+        self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -123,11 +132,26 @@ class Engine:
         return make
 
     def asked(
-        self, root: str, call: Call, policy: ToolPolicy, *, request_id: str = "", actor: str = ""
+        self,
+        root: str,
+        call: Call,
+        policy: ToolPolicy,
+        *,
+        request_id: str = "",
+        actor: str = "",
+        reproposes: bool = False,
+        note: str = "",
     ) -> Asked:
         """Return the common part of every procedure about one action."""
         return Asked(
-            root=root, call=call, frame=self.frame(policy), policy=policy, request_id=request_id, actor=actor
+            root=root,
+            call=call,
+            frame=self.frame(policy),
+            policy=policy,
+            request_id=request_id,
+            actor=actor,
+            reproposes=reproposes,
+            note=note,
         )
 
     def note_lost(self) -> None:
@@ -228,7 +252,16 @@ class Engine:
             would=decision.would,
             completed=decided.completed,
             pending=decided.pending,
+            effective=self._effective(call.tool, call.arguments) if call.edited and attempt is None else None,
         )
+
+    def hold_value(self, attempt: Attempt, value: tuple[object] | None) -> None:
+        """Keep the very object that an execution by the controller returned, for this process; bounded."""
+        if value is None:
+            return
+        self.held_values[attempt.action, attempt.number] = value
+        while len(self.held_values) > MAX_HELD_VALUES:
+            self.held_values.popitem(last=False)
 
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
@@ -253,9 +286,15 @@ class Engine:
     def ready_reply(self, ready: Ready, row: Row | None) -> Reply:
         """Return the reply that a run is given later, with what was recorded of the result."""
         envelope = self.envelope(ready.told, "")
-        value = None if row is None or envelope.outcome not in COMPLETED else result_of(row)
-        if row is None and envelope.outcome in COMPLETED and ready.answer is Answer.EXECUTED:
-            envelope = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, reason=RESULT_NOT_KEPT)
+        value: object = None
+        if envelope.outcome in COMPLETED:
+            held = self.held_values.get((ready.action, ready.attempt))
+            if held is not None:
+                value = held[0]
+            elif row is not None:
+                value = result_of(row)
+            else:
+                envelope = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, reason=RESULT_NOT_KEPT)
         return Reply(
             answer=ready.answer,
             rule=ready.rule,
@@ -267,21 +306,25 @@ class Engine:
             value=value,
             ticket=ready.ticket or None,
             action=ready.action,
+            effective=self._effective(ready.tool, ready.effective) if ready.effective else None,
         )
+
+    def _effective(self, tool: str, arguments: str) -> Mapping[str, object]:
+        """Return the arguments that ran instead of the proposed ones, without those that are secret."""
+        secret = self.tools.known_policy(tool).secret
+        found = arguments_from(arguments)
+        return {name: HIDDEN if name in secret else value for name, value in found.items()}
 
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""
         message = told.safe_message
-        if told.code and (message is None or self.catalogue.is_controllers(told.code)):
-            # A code that the core put in the place of the tool's own has its own text.
+        if told.code and (message is None or told.code in REPLACED):
             message = self.catalogue.text(told.code, told)
         if message is told.safe_message and told.request_id:
             return told
         return replace(told, safe_message=message, request_id=told.request_id or request_id)
 
-    def _attempt(
-        self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool
-    ) -> Attempt:
+    def _attempt(self, decided: Decided, asked: Asked, call: Call, number: int, *, by_controller: bool) -> Attempt:
         arguments = frozen_arguments(call)
         key = asked.policy.idempotency_key
         if key is not None:
@@ -330,9 +373,7 @@ def _told(decided: Decided, attempt: Attempt | None) -> Envelope:
     action = decided.action
     if action is not None and isinstance(action.phase, Completed):
         phase = action.phase
-        return phase.told or Envelope(
-            outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id
-        )
+        return phase.told or Envelope(outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id)
     return Envelope(outcome=Outcome.SUCCESS if decided.recorded is not None else Outcome.PENDING, executed=Executed.YES)
 
 
@@ -342,9 +383,7 @@ def _recorded(decided: Decided, envelope: Envelope) -> tuple[tuple[object] | Non
         return decided.value, envelope
     if decided.recorded is not None:
         return (result_of(decided.recorded),), envelope
-    kept_nothing = replace(
-        envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT
-    )
+    kept_nothing = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT)
     return None, kept_nothing
 
 

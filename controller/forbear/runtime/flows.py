@@ -23,6 +23,7 @@ from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_rep
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.inspection import looked_flow
+from forbear.runtime.notes import keep
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
     Decided,
@@ -30,6 +31,7 @@ from forbear.runtime.program import (
     find_root,
     keep_secret,
     look,
+    note_policy,
     own,
     propose,
     settle,
@@ -38,7 +40,7 @@ from forbear.runtime.program import (
 )
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import is_recorded, payload
-from forbear.runtime.rows import keep, stored
+from forbear.runtime.rows import stored
 from forbear.runtime.steps import (
     Ended,
     Executor,
@@ -147,6 +149,9 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     policy = engine.tools.policy(ask.tool)
     root = yield from place_flow(engine, ask.run, ask.parent, ask.principal)
     yield from recover_flow(engine, root)
+    if engine.noted.get(policy.name) != policy.digest:
+        yield from transact(note_policy(policy), None)
+        engine.noted[policy.name] = policy.digest
     if policy.idempotency_key is not None:
         yield from secret_flow(engine)
     if ask.turn is not None and ask.run == root:
@@ -166,8 +171,8 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     if not call.malformed and not unjudged(policy):
         arguments, _ = arguments_of(ask.arguments)
         call = judge(call, (yield from judge_by(policy, arguments)))
-    asked = engine.asked(root, call, policy, request_id=request_id)
-    program = propose(asked, ticket=engine.ids.ticket(), reproposes=ask.reproposes)
+    asked = engine.asked(root, call, policy, request_id=request_id, reproposes=ask.reproposes)
+    program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)
     return engine.answer(decided, asked)
 
@@ -186,7 +191,11 @@ def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
     """Judge what an attempt returned and decide what it means."""
     policy = engine.tools.known_policy(attempt.tool)
     value = payload(raw)
-    result = keep(value[0]) if value is not None and is_recorded(policy) else None
+    # What the controller ran by itself has no caller who gets the value: it is kept for the run.
+    recorded = attempt.by_controller or is_recorded(policy)
+    result = keep(value[0]) if value is not None and recorded else None
+    if attempt.by_controller:
+        engine.hold_value(attempt, value)
     asked = engine.asked(attempt.root, attempt.call, policy, request_id=attempt.request_id)
     program = settle(
         asked,
@@ -296,9 +305,7 @@ def call_flow(
     root = engine.roots[ask.run]
     for _ in range(MAX_INLINE_WAITS):
         if reply.attempt is not None:
-            reply = yield from run_attempt(
-                engine, reply.attempt, executor, signals, answers_broken=answers_broken
-            )
+            reply = yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=answers_broken)
         elif reply.joins is not None:
             reply = yield from join_flow(reply)
         until = _waits_inline(engine, reply, wait=wait)
@@ -400,4 +407,3 @@ def cancel_flow(engine: Engine, root: str, key: str, *, acknowledged: bool) -> F
     event = Cancelled(acknowledged=acknowledged, ticket=engine.ids.ticket(), request_id=request_id)
     decided = yield from transact(tell(asked, event, here=True), root)
     return engine.answer(decided, asked)
-

@@ -25,7 +25,8 @@ from forbear.core.states import (
     Unknown,
     Waiting,
 )
-from forbear.runtime.rows import SHARED, Ready
+from forbear.runtime.notes import Ready
+from forbear.runtime.rows import SHARED
 
 if TYPE_CHECKING:
     from forbear.runtime.reply import Reply
@@ -70,7 +71,7 @@ class Shared:
 
     principal: str
     version: int = 0
-    holds: Mapping[str, Hold] = field(default_factory=dict)
+    holds: Mapping[str, Hold] = field(default_factory=dict[str, Hold])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
 
@@ -84,26 +85,28 @@ class LiveTree:
     shared: Shared
     lock: threading.Lock = field(default_factory=threading.Lock)
     version: int = 0
-    runs: dict[str, Run] = field(default_factory=dict)
-    actions: dict[str, Action] = field(default_factory=dict)
-    holds: dict[str, Hold] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    actions: dict[str, Action] = field(default_factory=dict[str, Action])
+    holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
+    known: dict[str, Known] = field(default_factory=dict[str, Known])
     # Digests of the turn ids of the root run, oldest first.
     turns: tuple[str, ...] = ()
-    ready: dict[str, Ready] = field(default_factory=dict)
+    ready: dict[str, Ready] = field(default_factory=dict[str, Ready])
+    # How many prompts a person was shown for this tree.
+    prompts: int = 0
     # What the store holds of `tree` and `runs`, where memory is ahead of it.
     stored_tree: Tree | None = None
-    stored_runs: dict[str, Run] = field(default_factory=dict)
+    stored_runs: dict[str, Run] = field(default_factory=dict[str, Run])
     # Keys of actions and known calls that only memory has (declared reads).
-    volatile: set[str] = field(default_factory=set)
-    volatile_known: set[str] = field(default_factory=set)
+    volatile: set[str] = field(default_factory=set[str])
+    volatile_known: set[str] = field(default_factory=set[str])
     # Memory has every row of this tree; otherwise rows that are not live are fetched by key.
     complete: bool = False
-    absent: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set[str])
     # Attempts that are open in this process, by action and number.
-    flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
+    flights: dict[tuple[str, int], Flight] = field(default_factory=dict[tuple[str, int], Flight])
     # Values of the calls of the step that each run is in, by result key: a second answer in one step is the same object.
-    values: dict[str, dict[str, object]] = field(default_factory=dict)
+    values: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
     evicted: bool = False
@@ -170,7 +173,9 @@ class LiveTree:
         """Keep memory bounded: what is complete can be fetched again, or was a read that succeeded."""
         if len(self.actions) > MAX_REMEMBERED:
             over = len(self.actions) - MAX_REMEMBERED // 2
-            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][:over]:
+            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][
+                :over
+            ]:
                 del self.actions[key]
                 self.complete = self.complete and key in self.volatile
                 self.volatile.discard(key)

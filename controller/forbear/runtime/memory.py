@@ -15,21 +15,19 @@ from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
-from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutFirst, ReadClock, Save
+from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.live import LiveTree, Shared
+from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
-    Ready,
     change_rows,
     known_id,
     line,
     phase_name,
     principal_scope,
-    ready_of,
     run_row,
     stored,
     tree_row,
     tree_scope,
-    turns_of,
 )
 
 # Trees beyond this many are dropped from memory, the longest unused first.
@@ -144,8 +142,10 @@ class WorkingSet:
             case Belong():
                 self._belong(effect.live, effect.principal)
                 return None
-            case PutFirst():
-                return self._put_first(effect.row)
+            case ReadScope():
+                return self.store.load(effect.scope)
+            case PutRow():
+                return self._put_row(effect)
 
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
@@ -175,6 +175,7 @@ class WorkingSet:
         actions: dict[str, Action] = {}
         holds: dict[str, Hold] = {}
         live.turns = ()
+        live.prompts = 0
         live.ready = {}
         for row in found.rows:
             match row.kind:
@@ -194,6 +195,8 @@ class WorkingSet:
                 case "ready":
                     ready = ready_of(row)
                     live.ready[ready.key] = ready
+                case "prompts":
+                    live.prompts = count_of(row)
                 case _:
                     raise StoreError(f"a live row of kind {row.kind!r} is not known")
         # Memory is ahead of the store for reads; what somebody else wrote since then wins.
@@ -233,9 +236,10 @@ class WorkingSet:
         live.forget_merged()
         self.refresh(live)
 
-    def _put_first(self, row: Row) -> bool:
+    def _put_row(self, effect: PutRow) -> bool:
+        row = effect.row
         try:
-            self.store.commit(Commit(expected={row.scope: 0}, puts=(row,)))
+            self.store.commit(Commit(expected={row.scope: effect.version}, puts=(row,), journal=effect.journal))
         except StaleWrite:
             return False
         return True
@@ -346,6 +350,8 @@ class WorkingSet:
         for row in effect.puts:
             if row.kind == "turns":
                 live.turns = turns_of(row)
+            elif row.kind == "prompts":
+                live.prompts = count_of(row)
             elif row.kind == "ready":
                 ready = ready_of(row)
                 live.ready[ready.key] = ready

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
+from forbear.contract.raised import phase_of
 from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
 from forbear.runtime.calls import UNAVAILABLE, awaited, begin_judging, judged
@@ -154,7 +155,8 @@ def ended_by(error: BaseException, signals: Signals) -> Ended:
     if isinstance(error, asyncio.CancelledError):
         return Ended(how=How.CANCELLED, error=error)
     if isinstance(error, Exception):
-        return Ended(how=How.ANSWERED, raw=Raised(error))
+        # No boundary is reached before somebody marks one: a mistake of the tool's own code happened in the tool.
+        return Ended(how=How.ANSWERED, raw=Raised(error, phase=phase_of(error, reached=False)))
     return Ended(how=How.LEFT, error=error)
 
 

@@ -13,33 +13,38 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from forbear.core.decide import decide, decide_tree
-from forbear.core.decision import Announce, Decision, Deliver, Execute, Join, PutKnown, Snapshot
-from forbear.core.events import Edited, Event, Proposed, Returned, TreeEvent
-from forbear.core.policy import ToolPolicy
+from forbear.core.decision import Announce, AskHuman, Decision, Deliver, Execute, Join, PutKnown, Snapshot
+from forbear.core.events import Edited, Event, Inspected, Proposed, Returned, TreeEvent
+from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Action, Completed, Fresh, Run, Running, Tree, Unknown, known_key
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Effect, Mode
 from forbear.errors import StoreError
-from forbear.ports import Row
-from forbear.runtime.effects import Program, Save, belong, fetch, load, put_first, read_clock, save
+from forbear.ports import JournalLine, Row
+from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
 from forbear.runtime.live import LiveTree
-from forbear.runtime.rows import (
+from forbear.runtime.notes import (
     KEYS_SCOPE,
     MAX_TURNS,
+    PromptFacts,
     Ready,
-    completions_of,
     completions_row,
+    count_of,
     link_row,
+    policy_of,
+    policy_row,
+    policy_scope,
+    prompt_of,
+    prompt_rows,
     ready_row,
     result_key,
     result_row,
-    run_row,
     run_scope,
     secret_row,
-    tree_scope,
     turns_row,
 )
+from forbear.runtime.rows import run_row, tree_scope
 from forbear.store.codec import to_us
 
 if TYPE_CHECKING:
@@ -96,14 +101,10 @@ class Asked:
     policy: ToolPolicy
     request_id: str = ""
     actor: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """A result to be kept with the decision that completes its action."""
-
-    attempt: int
-    body: bytes
+    # The framework proposes an approved call again by itself.
+    reproposes: bool = False
+    # What a person adds to what the run is told about this action.
+    note: str = ""
 
 
 Extra = Callable[[LiveTree, Decision, datetime], tuple[Row, ...]]
@@ -129,10 +130,10 @@ def _decided(
         now = yield from read_clock()
         event = event_at(live, now)
         decision = decide(asked.frame(live), call.action, event, now)
-        completions = 0
-        if asked.policy.idempotency_key is not None:
-            row = yield from fetch(tree_scope(asked.root), "completions", call.action)
-            completions = completions_of(row)
+        counted = None
+        if asked.policy.idempotency_key is not None or isinstance(event, Inspected):
+            counted = yield from fetch(tree_scope(asked.root), "completions", call.action)
+        drops = _answered_now(asked, live, decision)
         saved = yield from save(
             Save(
                 live=live,
@@ -145,13 +146,18 @@ def _decided(
                 request_id=asked.request_id or _request_of(decision),
                 actor=asked.actor,
                 observed=asked.policy.mode is Mode.OBSERVE,
-                puts=(*extra(live, decision, now), *_completion(asked, decision, completions)),
-                volatile=_is_volatile(live, call, decision),
+                puts=(
+                    *extra(live, decision, now),
+                    *_completion(asked, decision, counted),
+                    *_prompts(asked, live, decision),
+                ),
+                drops=drops,
+                volatile=not drops and _is_volatile(live, call, decision),
             )
         )
         if saved:
             decided = yield from _with_result(asked, live, decision, now)
-            return replace(decided, completions=completions) if completions else decided
+            return decided if counted is None else replace(decided, completions=count_of(counted))
     raise StoreError(f"the decision about tool {call.tool!r} lost {MAX_RACES} races against other writers")
 
 
@@ -182,14 +188,43 @@ def _with_result(asked: Asked, live: LiveTree, decision: Decision, now: datetime
     )
 
 
-def _completion(asked: Asked, decision: Decision, before: int) -> tuple[Row, ...]:
-    """Count a completion, so that the next wanted execution gets another idempotency key."""
-    if asked.policy.idempotency_key is None:
+def _answered_now(asked: Asked, live: LiveTree, decision: Decision) -> tuple[tuple[str, str, str], ...]:
+    """Return the announcements of a result that this very call is delivered now: it is not told a second time."""
+    if not live.ready:
+        return ()
+    call = asked.call
+    delivered = {(command.action, command.attempt) for command in decision.commands if isinstance(command, Deliver)}
+    return tuple(
+        (tree_scope(asked.root), "ready", ready.key)
+        for ready in live.ready.values()
+        if (ready.action, ready.attempt) in delivered and (ready.run, ready.call_id) == (call.run, call.call_id)
+    )
+
+
+def _completion(asked: Asked, decision: Decision, counted: Row | None) -> tuple[Row, ...]:
+    """Count a completion, so that the next wanted execution gets another idempotency key.
+
+    The row is there from the first start on, so that a person's verdict counts too where the policy is not known.
+    """
+    if asked.policy.idempotency_key is None and counted is None:
         return ()
     for change in decision.changes:
-        if isinstance(change, Action) and change.key == asked.call.action and isinstance(change.phase, Completed):
-            return (completions_row(asked.root, change.key, before + 1),)
+        if isinstance(change, Action) and change.key == asked.call.action:
+            if isinstance(change.phase, Completed):
+                return (completions_row(asked.root, change.key, count_of(counted) + 1),)
+            if counted is None and isinstance(change.phase, Running):
+                return (completions_row(asked.root, change.key, 0),)
     return ()
+
+
+def _prompts(asked: Asked, live: LiveTree, decision: Decision) -> tuple[Row, ...]:
+    """Remember of a new prompt how its grant is to be spent and how many came before."""
+    rows: tuple[Row, ...] = ()
+    for command in decision.commands:
+        if isinstance(command, AskHuman):
+            facts = PromptFacts(reproposes=asked.reproposes, before=live.prompts)
+            rows = (*rows, *prompt_rows(asked.root, command.ticket, facts))
+    return rows
 
 
 def _attempt_of(decision: Decision) -> int:
@@ -233,14 +268,18 @@ def _is_volatile(live: LiveTree, call: Call, decision: Decision) -> bool:
 # ---- procedures -----------------------------------------------------------------------------------------------------
 
 
-def propose(asked: Asked, *, ticket: str, reproposes: bool) -> Program[Decided]:
+def propose(asked: Asked, *, ticket: str) -> Program[Decided]:
     """Decide about a proposed call."""
     call = asked.call
 
     def event(_live: LiveTree, _now: datetime) -> Event:
-        return Proposed(call=call, reproposes=reproposes, ticket=ticket, request_id=asked.request_id)
+        return Proposed(call=call, reproposes=asked.reproposes, ticket=ticket, request_id=asked.request_id)
 
-    return (yield from _decided(asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""))
+    return (
+        yield from _decided(
+            asked, event, known=known_key(call.run, call.step, call.call_id, call.fingerprint) if call.call_id else ""
+        )
+    )
 
 
 def settle(
@@ -298,7 +337,8 @@ def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) ->
         return event
 
     def extra(live: LiveTree, decision: Decision, now: datetime) -> tuple[Row, ...]:
-        return _announced(asked.root, live, decision, now, skip=asked.call.action if here else "")
+        skip = asked.call.action if here else ""
+        return _announced(asked.root, live, decision, now, skip=skip, note=asked.note)
 
     # An edit touches the action that the person wrote, too.
     other = event.call.action if isinstance(event, Edited) else ""
@@ -306,7 +346,13 @@ def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) ->
 
 
 def tell_tree(
-    root: str, frame: Frame, event_at: Callable[[datetime], TreeEvent], *, run: str = "", turn: str = "", actor: str = ""
+    root: str,
+    frame: Frame,
+    event_at: Callable[[datetime], TreeEvent],
+    *,
+    run: str = "",
+    turn: str = "",
+    actor: str = "",
 ) -> Program[Decided | None]:
     """Feed an event of the tree. `turn` is the digest of an opaque turn id; one that was seen before changes nothing."""
     for _ in range(MAX_RACES):
@@ -346,7 +392,9 @@ def adopt(root: str, run: str, parent: str) -> Program[bool]:
         now = yield from read_clock()
         child = Run(id=run, parent=parent)
         puts = (run_row(root, child), link_row(run, root))
-        if (yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))):
+        if (
+            yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))
+        ):
             return True
     raise StoreError(f"run {run!r} lost {MAX_RACES} races against other writers")
 
@@ -361,6 +409,13 @@ def actions_of(root: str) -> Program[tuple[Action, ...]]:
     """Return the actions of a tree that are in memory: everything that is open, waiting or held."""
     live = yield from load(root)
     return tuple(live.actions.values())
+
+
+def parent_of(root: str, run: str) -> Program[str | None]:
+    """Return the parent of a run of the tree, or None."""
+    live = yield from load(root)
+    found = live.runs.get(run)
+    return None if found is None else found.parent
 
 
 def is_halted(root: str, run: str) -> Program[bool]:
@@ -409,9 +464,50 @@ def own(root: str, principal: str) -> Program[bool]:
 def keep_secret(new: bytes) -> Program[bytes]:
     """Return the store's key of idempotency keys; `new` becomes it where there is none."""
     row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
-    if row is None and not (yield from put_first(secret_row(new))):
+    # The loser of a race reads the winner's.
+    if row is None and not (yield from put_row(secret_row(new))):
         row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
     return new if row is None else row.body
+
+
+POLICY_NEW: Final = "policy.noted"
+POLICY_CHANGED: Final = "policy.changed"
+
+
+def note_policy(policy: ToolPolicy) -> Program[None]:
+    """Remember what was declared about a tool; a policy with another digest than last time is journalled."""
+    scope = policy_scope(policy.name)
+    for _ in range(MAX_RACES):
+        found = yield from read_scope(scope)
+        new = policy_row(policy)
+        old = next((row for row in found.rows if row.kind == "policy"), None)
+        if old is not None and old.body == new.body:
+            return
+        now = yield from read_clock()
+        line = JournalLine(
+            at_us=to_us(now),
+            scope=scope,
+            run="",
+            rule=POLICY_NEW if old is None else POLICY_CHANGED,
+            tool=policy.name,
+            action="",
+            request_id="",
+            body=new.body,
+        )
+        if (yield from put_row(new, version=found.version, journal=(line,))):
+            return
+
+
+def noted_policy(tool: str, limits: Limits) -> Program[ToolPolicy | None]:
+    """Return a tool as it was last declared by anybody."""
+    found = yield from read_scope(policy_scope(tool))
+    row = next((row for row in found.rows if row.kind == "policy"), None)
+    return None if row is None else policy_of(row, limits)
+
+
+def prompt_facts(root: str, ticket: str) -> Program[PromptFacts]:
+    """Return what is remembered of a prompt."""
+    return prompt_of((yield from fetch(tree_scope(root), "prompt", ticket)))
 
 
 def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:
@@ -435,7 +531,9 @@ def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...
 # ---- what a run is told later ---------------------------------------------------------------------------------------
 
 
-def _announced(root: str, live: LiveTree, decision: Decision, now: datetime, *, skip: str = "") -> tuple[Row, ...]:
+def _announced(
+    root: str, live: LiveTree, decision: Decision, now: datetime, *, skip: str = "", note: str = ""
+) -> tuple[Row, ...]:
     """Return the rows of what became ready outside a call by this decision."""
     changed = {change.key: change for change in decision.changes if isinstance(change, Action)}
     rows: list[Row] = []
@@ -444,7 +542,8 @@ def _announced(root: str, live: LiveTree, decision: Decision, now: datetime, *, 
             continue
         action = changed.get(command.action) or live.actions.get(command.action)
         if action is not None:
-            rows.append(_ready_row(root, action.call, _last_attempt(action), decision, command.told, now))
+            told = replace(command.told, safe_message=note) if note else command.told
+            rows.append(_ready_row(root, action.call, _last_attempt(action), decision, told, now))
     return tuple(rows)
 
 
@@ -465,5 +564,6 @@ def _ready_row(root: str, call: Call, attempt: int, decision: Decision, told: En
         told=told,
         ticket=decision.ticket or "",
         order=to_us(now),
+        effective=call.arguments if call.edited else "",
     )
     return ready_row(root, ready)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from hashlib import blake2b
+from typing import cast
 
 from forbear.contract import ABSENT, Http, Mcp, Raw, Value
 from forbear.core.policy import ToolPolicy
@@ -33,7 +34,7 @@ def digest_of(value: object) -> str:
     """
     try:
         # What marshal cannot take it refuses by itself.
-        raw = marshal.dumps(value, _PLAIN_MARSHAL)  # type: ignore[arg-type]
+        raw = marshal.dumps(cast("str", value), _PLAIN_MARSHAL)
     except (ValueError, RecursionError):
         return ""
     return blake2b(raw, digest_size=16).hexdigest() if len(raw) <= MAX_COMPARED else ""
@@ -41,6 +42,4 @@ def digest_of(value: object) -> str:
 
 def is_recorded(policy: ToolPolicy) -> bool:
     """Say whether completed results of this tool are kept: writes, and reads with `replay_completed` or `poll`."""
-    return (
-        policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None
-    )
+    return policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None

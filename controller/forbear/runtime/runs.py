@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
 
 from forbear.core.events import Reconnected, RunRestarted
@@ -26,8 +25,8 @@ class RunHandle:
         self.id = run
         self.root: str = self._do(place_flow(engine, run, parent, principal))
 
-    def _do(self, flow: Generator[object, object, T]) -> T:
-        return run_flow(flow, self._engine)  # type: ignore[arg-type]
+    def _do(self, flow: Flow[T]) -> T:
+        return run_flow(flow, self._engine)
 
     def new_turn(self) -> None:
         """Say that a human message arrived at the root run; a child run never begins a turn.

@@ -73,7 +73,7 @@ class Toolbox:
             UsageError: the executor cannot be called.
         """
         # The author's code may be untyped.
-        if not callable(executor):  # pyright: ignore[reportUnnecessaryComparison]
+        if not callable(executor):
             raise UsageError(f"executor of tool {name!r}: must be callable")
         self._executors[name] = executor
 
@@ -107,6 +107,11 @@ class Toolbox:
         policy = tool_policy(name, **{**fields, "limits": own})
         return replace(policy, mode=Mode.OBSERVE) if self._mode is Mode.OBSERVE else policy
 
+    def remember(self, policy: ToolPolicy) -> None:
+        """Know a tool that this process does not declare by what another one declared."""
+        if policy.name not in self._tools:
+            self._undeclared[policy.name] = policy
+
     def is_declared(self, name: str) -> bool:
         """Say whether a tool was declared."""
         return name in self._tools
@@ -131,9 +136,8 @@ class Toolbox:
                 return names
         if policy.required:
             return policy.required
-        if isinstance(policy.target, tuple):
-            return tuple(argument for _, argument in policy.target)
-        return ()
+        target = policy.target
+        return () if target is None or callable(target) else tuple(argument for _, argument in target)
 
     def is_read(self, name: str) -> bool:
         """Say whether a tool was declared a read."""

@@ -36,7 +36,7 @@ ORDER BY e.ticket_no, e.id;
 
 -- name: owned
 SELECT s.name, e.kind, e.key, e.body, e.due_us, e.owner, e.ticket, e.request_id, e.live
-FROM entity AS e JOIN scope AS s ON s.id = e.scope
+FROM entity AS e INDEXED BY entity_owner JOIN scope AS s ON s.id = e.scope
 WHERE e.owner IS NOT NULL AND e.live = 1
 ORDER BY e.id;
 
@@ -81,6 +81,3 @@ LIMIT ?;
 DELETE FROM entity WHERE id IN (
     SELECT id FROM entity WHERE live = 0 AND written_us < ? AND due_us IS NULL ORDER BY written_us LIMIT ?
 );
-
--- name: generation
-PRAGMA data_version;

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace as dataclass_replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final, cast
 
 from forbear.contract import Raised, RaisedFacts, Raw
-from forbear.core.states import Action, AwaitingApproval, Hold
+from forbear.contract.exceptions import classes
+from forbear.core.states import Action, AwaitingApproval, Hold, Phase
 from forbear.core.vocabulary import Scope
-from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
-try:
-    from forbear.runtime.operator import Operator
-except ImportError:
-    Operator = None
+from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.store.codec import decode, from_us
@@ -34,6 +32,12 @@ _PARENTS: Final = frozenset({"parent", "main", "root", "lead", "orchestrator"})
 
 class _FrameworkSignal(Exception):
     """What a framework raises inside a tool to steer itself."""
+
+
+def _is_repair_signal(facts: RaisedFacts) -> bool:
+    """Say whether a framework raises this to have the model repair its call; it pauses nothing."""
+    known = classes().kinds["repair_signal"]
+    return any(name.rpartition(".")[2] == one.rpartition(".")[2] for name in facts.names for one in known)
 
 
 class Product:
@@ -59,7 +63,7 @@ class Product:
             worker=False,
         )
         controller.declare(declarations(self._story, verdict=self._verdict, quota=self._quota))
-        self._operator = Operator(controller) if Operator else None
+        self._operator = Operator(controller)
         return controller
 
     def close(self) -> None:
@@ -121,6 +125,8 @@ class Product:
     def settle(self, attempt: Attempt, raw: Raw) -> Reply:
         """Settle an attempt; a framework's signal goes on as one."""
         if isinstance(raw, RaisedFacts) and raw.control_flow:
+            if _is_repair_signal(raw):
+                return self._controller.settle(attempt, dataclass_replace(raw, control_flow=False))
             signal = Raised(_FrameworkSignal(), phase="in_tool")
             return self._controller.settle(attempt, signal, signals=(_FrameworkSignal,))
         return self._controller.settle(attempt, raw)
@@ -145,14 +151,14 @@ class Product:
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.approve(ticket, fingerprint=fingerprint, actor=actor)
+        return self._operator.approve(ticket, fingerprint, actor=actor)
 
     def deny(self, ticket: str, *, actor: str) -> Reply | None:
         """Say no; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.deny(ticket, fingerprint=fingerprint, actor=actor)
+        return self._operator.deny(ticket, fingerprint, actor=actor)
 
     def edit(self, ticket: str, *, tool: str, arguments: object, actor: str) -> Reply | None:
         """Write another call instead; None = the question is not open any more."""
@@ -161,24 +167,23 @@ class Product:
             return None
         return self._operator.edit(
             ticket,
+            fingerprint,
             cast("Mapping[str, object]", arguments),
-            fingerprint=fingerprint,
             tool=tool,
             actor=actor,
         )
 
     def lift(self, about: str, ticket: str | None, *, actor: str) -> None:
-        """End the hold of a rule, or of a call."""
+        """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""
         for hold in self._holds():
             named = hold.scope is Scope.RULE and about == f"rule:{hold.value}"
             if named or (ticket is not None and hold.ticket == ticket):
                 self._operator.lift(hold.ticket, actor=actor)
                 return
-        raise UsageError(f"nothing stands that {about!r} could lift")
 
     def texts(self) -> list[str]:
         """Return what approvers see now."""
-        return [str(prompt) for prompt in self._operator.pending()] if self._operator else []
+        return [str(prompt) for prompt in self._operator.pending()]
 
     # ---- looking into the store ---------------------------------------------------------------------------------------
 
@@ -187,7 +192,16 @@ class Product:
             if row.ticket == ticket:
                 action = decode(row.body)
                 if isinstance(action, Action) and isinstance(action.phase, AwaitingApproval):
-                    return action.phase.fingerprint
+                    # What the framework asks, it also answers.
+                    return None if action.phase.by_framework else action.phase.fingerprint
+        return None
+
+    def phase(self, ticket: str) -> Phase | None:
+        """Return the phase of the action that carries a ticket now."""
+        for row in self._controller.store.tickets("action"):
+            if row.ticket == ticket:
+                action = decode(row.body)
+                return action.phase if isinstance(action, Action) else None
         return None
 
     def _holds(self) -> list[Hold]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
 from forbear.testing.journey_format import Journey
 
@@ -17,8 +17,6 @@ _AT_MOST_ONE: Final = re.compile(r"(?:more than one|a second|two) dispatch(?:es)
 _NONE: Final = re.compile(r"(?:any|a) dispatch of (\w+)")
 _AT_MOST_TWO: Final = re.compile(r"(?:more than two|a third) dispatch(?:es)? of (\w+)")
 _LEAK: Final = re.compile(r"the string (\S+)")
-# A view of a refusal, in bytes (design section 2).
-_LONGEST_VIEW: Final = 480
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,4 +65,15 @@ def _counted(promise: str, counts: Counter[str]) -> Iterator[tuple[str, str]]:
 
 def _allowed(story: Journey) -> set[str]:
     """Return the words that the model wrote itself: its own arguments are no secrets to it."""
-    return {word for call in story.calls().values() for word in str(call.args).split()}
+    return {word for call in story.calls().values() for text in _texts(call.args) for word in text.split()}
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for member in cast("dict[str, object]", value).values():
+            yield from _texts(member)
+    elif isinstance(value, list):
+        for member in cast("list[object]", value):
+            yield from _texts(member)
+    else:
+        yield str(value)

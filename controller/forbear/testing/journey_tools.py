@@ -66,9 +66,12 @@ def declarations(journey: Journey, *, verdict: Verdict, quota: Quota) -> dict[st
         quota: The author's quota of a tool, for one call.
     """
     limits = {name: value for name, value in controller_limits(journey).items() if name not in _RUN_ONLY}
-    names = [str(tool["name"]) for tool in journey.tools]
-    # A tool that is only called or only edited into was declared by nobody: it is governed as undeclared.
-    return {name: _tool(journey, tool, limits, verdict, quota) for name, tool in zip(names, journey.tools, strict=True)}
+    named = {str(tool["name"]): tool for tool in journey.tools}
+    # Of a tool that is only called, the author declared what the calls say: a rule, a quota.
+    for call in journey.calls().values():
+        if call.tool not in named and (call.verdict is not None or call.quota_scope is not None):
+            named[call.tool] = {"name": call.tool}
+    return {name: _tool(journey, tool, limits, verdict, quota) for name, tool in named.items()}
 
 
 def _tool(

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from forbear.core.identity import canonical
-from forbear.core.values import RuleVerdict
+from forbear.core.states import AwaitingApproval, Parked, Unknown, Waiting
+from forbear.core.values import Envelope, RuleVerdict
 from forbear.core.vocabulary import Gate
 from forbear.errors import ForbearError
 from forbear.runtime.reply import Attempt, Reply
@@ -24,7 +25,7 @@ from forbear.testing.journey_format import Call, Control, Expectation, Human, Jo
 from forbear.testing.journey_product import Product
 from forbear.testing.journey_promises import Dispatch, broken
 from forbear.testing.journey_raw import raw_of, secrets_of
-from forbear.testing.journey_seen import of_reply
+from forbear.testing.journey_seen import of_envelope, of_reply
 from forbear.testing.journey_tools import instants
 
 __all__ = ["Unmet", "run_journey"]
@@ -37,6 +38,13 @@ _GATES: Final[Mapping[str, Gate]] = {
 }
 # A row that is due may be put back behind others of its queue; a story never waits longer than this many places.
 _MAX_PLACES: Final = 6
+_TURNS: Final = frozenset({"new_turn", "user_message"})
+_STANDING: Final[Mapping[type, str]] = {
+    Waiting: "wait_until",
+    Parked: "wait_until",
+    AwaitingApproval: "needs_approval",
+    Unknown: "inspect_only",
+}
 _FINAL: Final = frozenset({"deliver_completed", "block", "stop"})
 
 
@@ -81,6 +89,9 @@ class _Story:
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
         self.attempts: dict[str, Attempt] = {}
+        self.open: set[str] = set()
+        self.final: dict[str, Seen] = {}
+        self.proposed: set[tuple[str, str, str]] = set()
         self.made_for: dict[tuple[str, int], str] = {}
         self.requests: dict[str, str] = {}
         self.last: dict[str, str] = {}
@@ -116,6 +127,8 @@ class _Story:
                     found.append(self._unmet("the event can happen", str(error)))
                     return found
                 seen = _resolving(seen, self._inbox())
+                seen.extend(self._standing_calls(event, seen))
+                self.views.extend(self.product.texts())
                 found.extend(self._compare(tuple(seen), max(drift, self._drift(at))))
             found.extend(self._promises())
         finally:
@@ -162,7 +175,7 @@ class _Story:
         said = broken(
             self.story,
             dispatches=self.dispatches,
-            views=[*self.views, *self.product.texts()],
+            views=self.views,
             finals=self.finals,
             secrets=secrets,
         )
@@ -191,7 +204,11 @@ class _Story:
                 self._verdicts[key] = (event.verdict, event.rule)
             if event.quota_scope is not None:
                 self._quotas[key] = event.quota_scope
-        return [self._propose(event)]
+        proposal = (event.id, event.tool, repr(event.args))
+        again = proposal in self.proposed
+        self.proposed.add(proposal)
+        self.calls[event.id] = event
+        return [self._propose(event, again=again)]
 
     def _propose(self, call: Call, *, again: bool = False) -> Seen:
         siblings = 1
@@ -228,8 +245,9 @@ class _Story:
             source = self.made_for.get(reply.joins, "")
             return replace(seen, source=source)
         if seen.decisions & {"wait_until", "needs_approval"}:
-            if "needs_approval" in seen.decisions:
-                self.asked.setdefault(reply.action, call)
+            is_first = seen.ticket not in self.tickets.values()
+            if "needs_approval" in seen.decisions and is_first:
+                self.asked[reply.action] = call
             return self._ticketed(seen)
         if "deliver_completed" in seen.decisions:
             seen = replace(seen, source=self._source(reply))
@@ -266,6 +284,7 @@ class _Story:
             )
         )
         self.attempts[call] = attempt
+        self.open.add(call)
         self.made_for[attempt.action, attempt.number] = call
         self.requests[attempt.request_id] = call
         self.last[attempt.action] = call
@@ -282,6 +301,7 @@ class _Story:
 
     def _count_final(self, seen: Seen) -> None:
         if seen.decisions & _FINAL and "inspect_only" not in seen.decisions:
+            self.final[seen.call] = seen
             self.finals[seen.call] = self.finals.get(seen.call, 0) + 1
 
     # ---- results ----------------------------------------------------------------------------------------------------
@@ -292,6 +312,7 @@ class _Story:
             raise _Broken(f"{event.call} was never started, so it cannot have a result")
         raw = raw_of(event, start=self.story.start, instants=self._instants)
         was_unknown = event.call in self.unknown
+        self.open.discard(event.call)
         reply = self.product.settle(attempt, raw)
         hold = self.product.hold(reply.ticket)
         seen = of_reply(reply, call=event.call, hold=hold)
@@ -300,6 +321,7 @@ class _Story:
             self.values[event.call] = event.body["value"]
         if "inspect_only" in seen.decisions:
             self.unknown.add(event.call)
+            self.tickets[event.call] = seen.ticket
         args = dict(attempt.arguments)
         seen = replace(seen, source=event.call, late=event.late or was_unknown, args=args)
         if seen.decisions & {"wait_until", "needs_approval"}:
@@ -326,8 +348,13 @@ class _Story:
             seen = of_reply(reply, call=call, hold=self.product.hold(reply.ticket), is_own=False)
             self.views.append(seen.view)
             late = call in self.unknown and seen.outcome != "unknown"
+            event = self.story.events[self.index][1]
+            if isinstance(event, Control) and event.kind in _TURNS and seen.code == "APPROVAL_EXPIRED":
+                # A message instead of an answer closes the question.
+                seen = replace(seen, words=seen.words | {"superseded", "implicit_close", "user_message"})
             if seen.outcome == "unknown":
                 self.unknown.add(call)
+                self.tickets[call] = seen.ticket
             else:
                 self._count_final(seen)
             attempt = self.attempts.get(call)
@@ -351,6 +378,33 @@ class _Story:
                 self.unknown.discard(call)
         return found
 
+    def _standing_calls(self, event: object, seen: list[Seen]) -> list[Seen]:
+        """Return the calls that still wait, are still asked about, or are still unknown after an event around them.
+
+        A look-up that ended nothing leaves the write held for inspection; a restart leaves prompts and waits.
+        """
+        if not isinstance(event, (Control, Result)):
+            return []
+        told = {one.call for one in seen}
+        found: list[Seen] = []
+        for call, ticket in self.tickets.items():
+            if call in told:
+                continue
+            phase = self.product.phase(ticket)
+            decision = _STANDING.get(type(phase)) if phase is not None else None
+            if phase is None or decision is None or (isinstance(event, Result) and decision != "inspect_only"):
+                continue
+            is_own = isinstance(event, Control) and event.call in (None, call)
+            at = getattr(phase, "retry_at", None) or getattr(phase, "run_at", None)
+            envelope = getattr(phase, "told", None)
+            one = Seen(call=call, decisions=frozenset({decision}), ticket=ticket, retry_at=at, is_own=is_own)
+            if isinstance(envelope, Envelope):
+                reasons = of_envelope(envelope, call=call, rule="", hold=None)
+                one = replace(one, words=reasons.words, code=reasons.code, executed=reasons.executed, outcome=reasons.outcome)
+            others = frozenset(name for name, held in self.tickets.items() if held == ticket and name != call)
+            found.append(replace(one, joins=others, expires_at=getattr(phase, "expires_at", None)))
+        return found
+
     # ---- people -----------------------------------------------------------------------------------------------------
 
     def _human(self, event: Human) -> list[Seen]:
@@ -361,6 +415,9 @@ class _Story:
         ticket = self.tickets.get(call.id)
         if ticket is None:
             raise _Broken(f"nobody was asked about {call.id}")
+        if self._is_lost(f"approval {call.id}"):
+            # The process died before the answer was stored.
+            return []
         match event.decision:
             case "approve":
                 reply = self.product.approve(ticket, actor=event.actor)
@@ -391,8 +448,19 @@ class _Story:
     def _standing(self, call: Call) -> Seen:
         expires_at = self.prompts.get(call.id)
         expired = expires_at is not None and self.clock.now() >= expires_at
-        words = {"approval_expired"} if expired else {"answered before"}
-        return Seen(call=call.id, decisions=frozenset({"block"} if expired else ()), words=frozenset(words), executed="no")
+        words = {"approval_expired"} if expired else {"approval_spent"}
+        standing = Seen(call=call.id, decisions=frozenset({"block"}), words=frozenset(words), executed="no")
+        final = next(iter(self._as_it_stands(call.id)), None)
+        if final is None or "deliver_completed" not in final.decisions:
+            return standing
+        return replace(final, decisions=final.decisions | {"block"}, words=final.words | words)
+
+    def _is_lost(self, what: str) -> bool:
+        """Say whether the next crash of the story loses what happens now."""
+        for _, event in self.story.events[self.index + 1 :]:
+            if isinstance(event, Control) and event.kind == "crash_restart":
+                return what in event.lost
+        return False
 
     def _crashes_before_start(self, call: str) -> bool:
         """Say whether the story's process dies after the answer and before the start that it allows."""
@@ -434,7 +502,7 @@ class _Story:
                 return self._again(event) if event.replayed is not None else []
 
     def _timer(self, event: Control) -> list[Seen]:
-        call = self._known(event.call)
+        call = self._known(event.call if event.call is not None else self._next_due())
         ticket = self.tickets.get(call.id)
         if ticket is None:
             raise _Broken(f"{call.id} waits for nothing")
@@ -448,17 +516,22 @@ class _Story:
             seen.extend(self._due(own=call.id))
             if any(one.call == call.id for one in seen):
                 break
-        if not any(one.call == call.id for one in seen) and call.id in self.attempts:
-            seen.extend(self._started_before(call.id))
+        if not any(one.call == call.id for one in seen):
+            seen.extend(self._as_it_stands(call.id))
         return seen
 
-    def _started_before(self, call: str) -> list[Seen]:
-        """A start at the same instant as an earlier timer's was seen then."""
-        return [
-            Seen(call=call, decisions=frozenset({"execute"}), by="controller", args=one.args)
-            for one in self.dispatches
-            if one.call == call and one.by == "controller" and one.at == self.clock.now()
-        ]
+    def _next_due(self) -> str | None:
+        """Return the call whose row is due first."""
+        due = [(at, call) for call, ticket in self.tickets.items() if (at := self.product.due_at(ticket)) is not None]
+        return min(due)[1] if due else None
+
+    def _as_it_stands(self, call: str) -> list[Seen]:
+        """Return what holds of a call that an event does nothing to: it runs, or it has its result."""
+        if call in self.open and self.attempts[call].by_controller:
+            args = dict(self.attempts[call].arguments)
+            return [Seen(call=call, decisions=frozenset({"execute"}), by="controller", args=args)]
+        final = self.final.get(call)
+        return [] if final is None else [replace(final, source=final.source or call, is_own=True)]
 
     def _due(self, *, own: str) -> list[Seen]:
         """Let the controller start what is due now."""
@@ -478,6 +551,8 @@ class _Story:
             seen.append(replace(one, is_own=is_own))
             if is_own and own and call != own:
                 seen.append(replace(one, call=own))
+                if reply.attempt is not None:
+                    self.attempts[own] = reply.attempt
         return seen
 
     def _again(self, event: Control) -> list[Seen]:
@@ -520,11 +595,14 @@ class _Story:
             one = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
             if one.outcome == "unknown":
                 self.unknown.add(call)
+                self.tickets[call] = one.ticket
             self.views.append(one.view)
             seen.append(replace(one, is_own=event.call in (None, call)))
             if event.call is not None and event.call != call:
                 # It had joined this call's wait or prompt.
                 seen.append(replace(one, call=event.call))
+        if not seen and event.call is not None:
+            seen.extend(self._as_it_stands(event.call))
         return seen
 
     def _known(self, name: str | None) -> Call:

@@ -46,16 +46,14 @@ def _client(value: object) -> Client | None:
     if not isinstance(value, Mapping):
         return None
     members = cast("Mapping[str, Any]", value)
-    return Client(
-        single_attempt=members.get("single_attempt"), follow_redirects=members.get("follow_redirects")
-    )
+    return Client(single_attempt=members.get("single_attempt"), follow_redirects=members.get("follow_redirects"))
 
 
 def raw_of(signal: Mapping[str, Any]) -> Raw:
     """Return the raw result that a vector's `input` describes."""
     kind = signal["kind"]
     if kind == "http":
-        request = signal.get("request") or {}
+        request = cast("Mapping[str, Any]", signal.get("request") or {})
         return Http(
             status=signal["status"],
             headers=header_pairs(signal.get("headers", ())),
@@ -111,8 +109,9 @@ def envelope_of(vector: Mapping[str, Any]) -> Envelope:
     now = iso_instant(vector["now"])
     assert now is not None, "a vector's 'now' is an RFC 3339 time"
     effect = Effect(vector["effect"])
-    structured = (signal.get("result") or {}).get("structuredContent") if signal["kind"] == "mcp" else None
-    error = structured.get("error") if isinstance(structured, dict) else None
+    result = cast("Mapping[str, Any]", signal.get("result") or {})
+    structured = result.get("structuredContent")
+    error = cast("Mapping[str, Any]", structured).get("error") if isinstance(structured, dict) else None
     policy = ToolPolicy(
         name="tool",
         effect=effect,

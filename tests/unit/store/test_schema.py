@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,3 +162,17 @@ def test_a_database_of_another_application_is_not_touched(tmp_path: Path) -> Non
         with pytest.raises(StoreError, match="another application"):
             open_sqlite(path, clock=ManualClock())
         assert (path.read_bytes(), path.stat().st_mode) == before
+
+
+def test_no_statement_reads_a_whole_table() -> None:
+    """Each query finds its rows by an index, however many other rows there are."""
+    store = open_sqlite(":memory:", clock=ManualClock())
+    connection = store._connection
+    assert connection is not None
+    for name, sql in store._sql.items():
+        places = {int(number) for number in re.findall(r"\?(\d+)", sql)}
+        arguments = [None] * (max(places) if places else sql.count("?"))
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments)]
+        assert not [step for step in plan if step.startswith("SCAN")], name
+    assert len(store._sql) == 16
+    store.close()

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from forbear.core.admit import admit
 from forbear.core.decision import Announce, Decision, Join, Snapshot
-from forbear.core.draft import draft_of, release
+from forbear.core.draft import draft_of, hand_back, repeats_unknown
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -80,8 +80,11 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
 
 def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupted, now: datetime) -> Decision:
     """The tool asked through the framework: the framework proposes the call again with the answer."""
+    if repeats_unknown(action, started.attempt):
+        decision = _lost(s, action, started, event.ticket, "", now, announce=False)
+        return replace(decision, rule=Rule.INTERRUPTED)
     draft = draft_of(s, action, started, now)
-    release(draft, ended=False)
+    hand_back(draft, used=False)
     told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
@@ -101,11 +104,7 @@ def _lost(
     s: Snapshot, action: Action, started: Started, ticket: str, request_id: str, now: datetime, *, announce: bool
 ) -> Decision:
     draft = draft_of(s, action, started, now)
-    release(draft, ended=False)
-    for key in started.probes:
-        hold = draft.hold(key)
-        if hold is not None:
-            draft.put(replace(hold, claim=None))
+    hand_back(draft, used=True)
     if action.call.effect is Effect.READ:
         told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call)
         if announce:
@@ -128,10 +127,12 @@ def _lost(
 def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, now: datetime) -> Decision:
     """A cancelled running write is unknown unless the tool confirmed that nothing landed."""
     started = state.open[-1]
-    if not event.acknowledged and action.call.effect is not Effect.READ:
+    is_in_doubt = not event.acknowledged and action.call.effect is not Effect.READ
+    if is_in_doubt or repeats_unknown(action, started.attempt):
         decision = _lost(s, action, started, event.ticket, event.request_id, now, announce=False)
         return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
     draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
-    release(draft, ended=False)
+    for one in state.open:
+        hand_back(replace(draft, started=one), used=True)
     told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     return draft.decide(Rule.CANCELLED_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from forbear.core.admit import admit
-from forbear.core.decision import Announce, Change, Decision, DropHold, Inspect, Snapshot, WakeAt
+from forbear.core.decision import Announce, Decision, Inspect, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -25,6 +25,7 @@ from forbear.core.events import (
 from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
+from forbear.core.draft import end_doubt
 from forbear.core.settle import settle
 from forbear.core.start import By, Start
 from forbear.core.states import Action, Completed, Fresh, Running, Started, Unknown, step_key
@@ -46,17 +47,6 @@ def on_unknown(s: Snapshot, action: Action, state: Unknown, event: Event, now: d
             return stale(event)
 
 
-def _ended(s: Snapshot, action: Action, state: Unknown) -> tuple[Change, ...]:
-    """End the hold, unless another unknown write of the tree stands under the same one."""
-    hold = s.holds.get(state.hold)
-    if hold is None:
-        return ()
-    for other in s.actions.values():
-        if other.key != action.key and isinstance(other.phase, Unknown) and other.phase.hold == state.hold:
-            return ()
-    return (DropHold(key=hold.key, scope=hold.scope),)
-
-
 def _late(s: Snapshot, action: Action, state: Unknown, event: Returned, now: datetime) -> Decision:
     """The answer of the attempt arrived after all: it is the truth."""
     started = Started(
@@ -67,8 +57,8 @@ def _late(s: Snapshot, action: Action, state: Unknown, event: Returned, now: dat
         started_at=state.started_at,
         owner=s.owner,
     )
-    ended = _ended(s, action, state)
-    gone = {change.key for change in ended if isinstance(change, DropHold)}
+    ended = end_doubt(s, action, state.hold)
+    gone = {change.key for change in ended}
     holds = {key: hold for key, hold in s.holds.items() if key not in gone}
     reopened = replace(action, phase=Running(open=(started,)))
     decision = settle(replace(s, holds=holds), reopened, started, event, now)
@@ -85,8 +75,8 @@ def _woke(s: Snapshot, action: Action, state: Unknown, start: Start, now: dateti
         return Decision(rule=Rule.INSPECT_LATER, commands=(WakeAt(action=action.key, at=state.inspect_at),))
     key = s.policy.idempotency_key
     if key is not None and action.key_spent == 0 and now - state.started_at < key.valid_for:
-        spent = replace(action, key_spent=state.attempt)
-        repeat = replace(start, call=action.call, by=By.KEY, passes=frozenset({state.hold}))
+        spent = replace(action, key_spent=action.attempts)
+        repeat = replace(start, by=By.KEY, passes=frozenset({state.hold}))
         decision = admit(s, spent, repeat, now)
         if decision.answer is Answer.EXECUTED:
             return replace(decision, rule=Rule.REPEAT_WITH_KEY)
@@ -161,7 +151,7 @@ def _applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) -> D
     )
     return Decision(
         rule=Rule.VERDICT_APPLIED,
-        changes=(replace(action, phase=completed, key_spent=0), tree, *_ended(s, action, state)),
+        changes=(replace(action, phase=completed, key_spent=0), tree, *end_doubt(s, action, state.hold)),
         commands=(Announce(action=action.key, told=told),),
         told=told,
         ticket=state.ticket,
@@ -179,7 +169,7 @@ def _not_applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) 
     )
     return Decision(
         rule=Rule.VERDICT_NOT_APPLIED,
-        changes=(replace(action, phase=Fresh()), *_ended(s, action, state)),
+        changes=(replace(action, phase=Fresh(), key_spent=0), *end_doubt(s, action, state.hold)),
         commands=(Announce(action=action.key, told=told),),
         told=told,
         ticket=state.ticket,

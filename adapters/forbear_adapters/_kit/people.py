@@ -1,0 +1,115 @@
+"""Ask a person through a paused graph, and hand the answers to the operator's side of the controller.
+
+Nothing is approved here: an answer only reaches the operator, who checks ticket, fingerprint and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Final, cast
+
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import interrupt
+
+from forbear import Operator, Pending, Reply
+from forbear.errors import UsageError
+from forbear_adapters._kit.lines import Once
+from forbear_adapters._kit.pause import Decision, Prompt, decisions, payload
+
+__all__ = ["ask_about", "edited", "may_pause", "put"]
+
+# LangGraph's own constant; there is no public way to learn whether a pause can be resumed (1.2: the `thread_id` of
+# `execution_info` is set without a checkpointer, too). Where it is renamed nothing pauses, and calls answer that they
+# need approval.
+_CHECKPOINTER: Final = "__pregel_checkpointer"
+
+
+def may_pause(config: Mapping[str, object]) -> bool:
+    """Say whether an interrupt can be resumed: some checkpointer keeps the graph's state."""
+    configurable = cast("Mapping[str, object]", config.get("configurable") or {})
+    return configurable.get(_CHECKPOINTER) is not None
+
+
+def ask_about(operator: Operator, asked: Sequence[tuple[ToolCall, Reply]]) -> list[Prompt]:
+    """Return the prompts of these calls as a person sees them, each prompt once, in the order of the calls."""
+    shown = {
+        pending.ticket: pending
+        for pending in operator.pending()
+        # A tool that asked by itself is answered through the graph.
+        if pending.kind == "approval" and pending.rule != "framework"
+    }
+    found: dict[str, Prompt] = {}
+    for call, reply in asked:
+        pending = shown.get(reply.ticket or "")
+        if pending is not None and pending.ticket not in found:
+            found[pending.ticket] = _prompt(pending, call["id"] or "")
+    return list(found.values())
+
+
+def _prompt(pending: Pending, call_id: str) -> Prompt:
+    return Prompt(
+        ticket=pending.ticket,
+        fingerprint=pending.fingerprint,
+        call_id=call_id,
+        view={
+            "tool": pending.tool,
+            "source": pending.source,
+            "arguments": [asdict(argument) for argument in pending.arguments],
+            "run": pending.run,
+            "path": list(pending.path),
+            "rule": pending.rule,
+            "prompts_before": pending.prompts_before,
+            "expires_at": None if pending.due_at is None else pending.due_at.isoformat(),
+        },
+    )
+
+
+def put(operator: Operator, prompts: Sequence[Prompt], once: Once) -> list[Decision]:
+    """Pause the graph with these prompts; on the resume, return the answers that were taken.
+
+    Raises:
+        GraphInterrupt: there is no answer yet.
+    """
+    taken = _decide(operator, interrupt(payload(prompts)), prompts)
+    if not taken:
+        once.warn(
+            "answer",
+            'the resume value answers no open question; pass {ticket: {"decision": ..., "fingerprint": ...}} with ticket '
+            "and fingerprint of the interrupt's value",
+        )
+    return taken
+
+
+def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseTool]) -> ToolCallRequest:
+    """Return a request as a person changed it."""
+    call = request.tool_call
+    name = said.tool or call["name"]
+    changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
+    tool = request.tool if name == call["name"] else tools.get(name)
+    return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+
+
+def _decide(operator: Operator, answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
+    """Take every part of an answer that names an open prompt and its fingerprint; return what was taken."""
+    return [said for said in decisions(answer, prompts) if _taken(operator, said)]
+
+
+def _taken(operator: Operator, said: Decision) -> bool:
+    ticket, fingerprint, actor = said.prompt.ticket, said.prompt.fingerprint, said.actor or None
+    try:
+        match said.word:
+            case "approve":
+                operator.approve(ticket, fingerprint, actor=actor)
+            case "deny":
+                operator.deny(ticket, fingerprint, actor=actor)
+            case "revise":
+                operator.revise(ticket, fingerprint, note=said.note, actor=actor)
+            case _:
+                operator.edit(ticket, fingerprint, said.arguments, tool=said.tool, actor=actor)
+    except UsageError:
+        # Answered elsewhere in the meantime, or expired: proposing the call again says what became of it.
+        return False
+    return True
