@@ -89,9 +89,9 @@ def _converted(value: object, path: str, depth: int) -> object:
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return plain(dump(mode="json"), path, depth + 1)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):
         return {
             field.name: plain(getattr(value, field.name), f"{path}/{field.name}", depth + 1)
-            for field in dataclasses.fields(cast("DataclassInstance", cast("object", value)))
+            for field in dataclasses.fields(cast("DataclassInstance", value))
         }
     raise NotJson(path, f"{type(value).__name__} has no canonical form")

@@ -23,6 +23,7 @@ from forbear.contract import (
     Value,
     builtin_catalogue,
     classify,
+    phase_of,
     tool_policy,
 )
 from forbear.core.decide import decide
@@ -179,7 +180,9 @@ class RecoveryPolicy:
 def _raw(result: object) -> Raw:
     if isinstance(result, _RAW):
         return result
-    return Raised(result) if isinstance(result, BaseException) else Value(result)
+    if isinstance(result, BaseException):
+        return Raised(result, phase=phase_of(result, reached=False))
+    return Value(result)
 
 
 def _meaning(phase: Phase) -> tuple[ToDo, datetime | None]:
