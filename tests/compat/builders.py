@@ -137,7 +137,7 @@ class AgentFramework(Builder):
         return tool.parameters()
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        return await tool.invoke(arguments=dict(arguments))
+        return " ".join(content.text for content in await tool.invoke(arguments=dict(arguments)))
 
 
 class LlamaIndex(Builder):
@@ -262,7 +262,7 @@ class SemanticKernel(Builder):
         return self.kernel.add_function(plugin_name="desk", function=kernel_function(fn))
 
     async def schema(self, tool: Any) -> Any:
-        return [parameter.schema_data for parameter in tool.parameters]
+        return {parameter.name: parameter.schema_data for parameter in tool.parameters}
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
         from semantic_kernel.functions import KernelArguments

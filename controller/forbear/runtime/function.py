@@ -183,24 +183,8 @@ class Function:
         is written out, is no other call.
         """
         given = self.signature.bind_partial()
-        more: dict[str, object] = {}
-        invalid: list[str] = []
-        for name, value in proposed.items():
-            parameter = self.signature.parameters.get(name)
-            if parameter is None or parameter.kind is Parameter.VAR_KEYWORD:
-                more[name] = value
-            elif name in self.injected:
-                invalid.append(name)
-            else:
-                try:
-                    given.arguments[name] = _value(parameter, value)
-                except NotOfType:
-                    invalid.append(name)
-        if more and self._keywords is not None and not self.hidden & more.keys():
-            given.arguments[self._keywords] = more
-        else:
-            invalid.extend(more)
-        invalid.extend(name for name in self.required if name not in proposed)
+        kept = {name: value for name, value in proposed.items() if name not in self.injected | self.hidden}
+        invalid = [*(name for name in proposed if name not in kept), *self._fill(given, kept)]
         if invalid:
             return Bound(dict(proposed), given, tuple(dict.fromkeys(invalid)))
         given.apply_defaults()
@@ -240,28 +224,37 @@ class Function:
     def _rebuilt(self, decided: Mapping[str, object], bound: Bound | None) -> BoundArguments:
         """Return Python arguments made from JSON: a repeated, parked or edited call."""
         call = self.full.bind_partial()
-        more: dict[str, object] = {}
-        invalid: list[str] = []
-        for name, value in decided.items():
-            parameter = self.full.parameters.get(name)
-            if parameter is None or parameter.kind is Parameter.VAR_KEYWORD:
-                more[name] = value
-                continue
-            try:
-                call.arguments[name] = _value(parameter, value)
-            except NotOfType:
-                invalid.append(name)
+        invalid = self._fill(call, decided)
+        if invalid:
+            raise _invalid(tuple(dict.fromkeys(invalid)))
         for name in self.injected:
             if bound is not None and name in bound.given.arguments:
                 call.arguments[name] = bound.given.arguments[name]
-        if more and self._keywords is None:
-            invalid.extend(more)
-        elif more:
-            call.arguments[cast("str", self._keywords)] = more
-        invalid.extend(name for name in self.required if name not in call.arguments)
-        if invalid:
-            raise _invalid(tuple(dict.fromkeys(invalid)))
         return call
+
+    def _fill(self, call: BoundArguments, values: Mapping[str, object]) -> list[str]:
+        """Put JSON values into a call as what their annotations ask for, and return the names that do not fit."""
+        more: dict[str, object] = {}
+        invalid: list[str] = []
+        for name, value in values.items():
+            parameter = self.signature.parameters.get(name)
+            if parameter is None or parameter.kind is Parameter.VAR_KEYWORD:
+                if self._keywords is None:
+                    invalid.append(name)
+                    continue
+                parameter = self.signature.parameters[self._keywords]
+            try:
+                made = _value(parameter, value)
+            except NotOfType:
+                invalid.append(name)
+                continue
+            if parameter.kind is Parameter.VAR_KEYWORD:
+                more[name] = made
+            else:
+                call.arguments[name] = made
+        if more and self._keywords is not None:
+            call.arguments[self._keywords] = more
+        return [*invalid, *(name for name in self.required if name not in values)]
 
 
 def _value(parameter: Parameter, value: object) -> object:
