@@ -225,7 +225,8 @@ class _Step:
             self.messages = before
             proposed, self._at = codec.calls(before, cut=False)
             self._catch_up()
-            self._is_final = bool(before) and not proposed and before[-1].get("role") == "assistant"
+            is_said = bool(before) and before[-1].get("role") == "assistant"
+            self._is_final = is_said and (not proposed or self._at < len(before))
             if proposed and codec.turns(self.messages[self._at :]):
                 self._give_up(proposed)
                 return []
@@ -349,7 +350,7 @@ class _Step:
         elif waiting:
             following = Next.PERSON
         else:
-            following = Next.DONE if self._is_final else Next.MODEL
+            following = Next.DONE if self._is_final and not replies else Next.MODEL
         return Progress(
             next=following,
             messages=self.messages,
