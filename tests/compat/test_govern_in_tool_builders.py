@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forbear import Controller, govern, in_run
+from forbear import Controller, Refused, govern, in_run
 from tests.compat.builders import BUILDERS, Builder, case_id
 from tests.compat.subjects import SECRET, made
 
@@ -99,3 +99,19 @@ async def test_the_run_of_the_context_reaches_the_tool(name: str, kind: str, con
     with in_run("thread-1"):
         await built.call(desk="frozen")
     assert built.received == ["frozen", "frozen"]
+
+
+@pytest.mark.skipif(not BUILDERS["FastMCP"].is_installed(), reason="FastMCP is not installed here")
+async def test_a_tool_that_is_declared_to_return_a_dict_gives_a_dict(controller: Controller) -> None:
+    """FastMCP checks results against the return type: `refusals="dict"` passes that check, for a value and a refusal."""
+
+    def place_order(desk: str) -> dict[str, object]:
+        if desk == "frozen":
+            raise Refused("DESK_FROZEN", recovery="do_not_retry", executed="no")
+        return {"id": 1}
+
+    governed = govern(place_order, controller, run="r", refusals="dict", effect="write", target="desk")
+    builder = BUILDERS["FastMCP"]()
+    tool = builder.tool(governed)
+    assert '"id":1' in str(await builder.call(tool, {"desk": "north"})).replace(" ", "")
+    assert "DESK_FROZEN" in str(await builder.call(tool, {"desk": "frozen"}))

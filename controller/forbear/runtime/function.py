@@ -29,6 +29,8 @@ _VARIADIC: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 # Libraries whose wrappers call the wrapped function again, by top-level package of the wrapper's own module.
 _RETRYING: Final = frozenset({"tenacity", "stamina", "backoff", "retrying", "retry", "retry2", "opnieuw", "riprova"})
 _MAX_LAYERS: Final = 32
+# Their equality and their type say that they are the same JSON.
+_SIMPLE: Final = frozenset({str, int, bool, type(None)})
 # What a function of one of these kinds does happens while the result is read, after it was taken for done.
 _LAZY: Final = (Generator, AsyncGenerator)
 
@@ -39,10 +41,14 @@ class Bound:
 
     # What the call is: JSON, defaults included, injected and hidden parameters left out.
     arguments: dict[str, object]
-    # The caller's own objects.
+    # The caller's own objects, by parameter.
     given: BoundArguments
-    # Names that kept the function from being called (unknown, missing, given twice); () = it can be called.
+    # The same as they were passed; None = they were read from JSON.
+    passed: tuple[tuple[object, ...], dict[str, object]] | None = None
+    # Names that keep the function from being called (unknown, missing, given twice); () = it can be called.
     invalid: tuple[str, ...] = ()
+    # All arguments are plain values that cannot change.
+    is_simple: bool = False
 
 
 class Function:
@@ -120,7 +126,9 @@ class Function:
         except TypeError:
             return self._unbound(args, kwargs)
         given.apply_defaults()
-        return Bound(self.arguments_of(given), given)
+        arguments = self.arguments_of(given)
+        is_simple = all(type(value) in _SIMPLE for value in arguments.values())
+        return Bound(arguments, given, (args, dict(kwargs)), is_simple=is_simple)
 
     def _unbound(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Bound:
         """Return a call that cannot be made, with what keeps it from being made."""
@@ -138,7 +146,7 @@ class Function:
             arguments[name] = self._plain(name, kwargs[name])
         if len(args) > len(names):
             arguments["*"] = [self._plain("*", value) for value in args[len(names) :]]
-        return Bound(arguments, partial, tuple(dict.fromkeys((*unknown, *missing, *twice))) or ("*",))
+        return Bound(arguments, partial, invalid=tuple(dict.fromkeys((*unknown, *missing, *twice))) or ("*",))
 
     def arguments_of(self, given: BoundArguments) -> dict[str, object]:
         """Return bound Python arguments as the call's JSON.
@@ -186,7 +194,7 @@ class Function:
         kept = {name: value for name, value in proposed.items() if name not in self.injected | self.hidden}
         invalid = [*(name for name in proposed if name not in kept), *self._fill(given, kept)]
         if invalid:
-            return Bound(dict(proposed), given, tuple(dict.fromkeys(invalid)))
+            return Bound(dict(proposed), given, invalid=tuple(dict.fromkeys(invalid)))
         given.apply_defaults()
         return Bound(self.arguments_of(given), given)
 
@@ -204,9 +212,18 @@ class Function:
         """
         if bound is not None and bound.invalid:
             raise _invalid(bound.invalid)
+        value = self._invoked(arguments, bound)
+        if isinstance(value, _LAZY):
+            raise UsageError(f"tool {self.name!r}: returned a generator; a tool must return its whole result")
+        return value
+
+    def _invoked(self, arguments: Mapping[str, object], bound: Bound | None) -> object:
         added = {name: arguments[name] for name in self.hidden if name in arguments}
         decided = {name: value for name, value in arguments.items() if name not in added} if added else arguments
         if bound is not None and _same(bound, decided, self):
+            if bound.passed is not None and not added:
+                args, kwargs = bound.passed
+                return self.fn(*args, **kwargs)
             call = self.full.bind_partial()
             call.arguments.update(bound.given.arguments)
         else:
@@ -216,10 +233,7 @@ class Function:
                 call.arguments[name] = value
             else:
                 call.arguments[self._keywords] = {**call.arguments.get(self._keywords, {}), name: value}
-        value = self.fn(*call.args, **call.kwargs)
-        if isinstance(value, _LAZY):
-            raise UsageError(f"tool {self.name!r}: returned a generator; a tool must return its whole result")
-        return value
+        return self.fn(*call.args, **call.kwargs)
 
     def _rebuilt(self, decided: Mapping[str, object], bound: Bound | None) -> BoundArguments:
         """Return Python arguments made from JSON: a repeated, parked or edited call."""
@@ -281,6 +295,11 @@ def _invalid(names: tuple[str, ...]) -> Refused:
 
 def _same(bound: Bound, decided: Mapping[str, object], function: Function) -> bool:
     """Say whether the caller's objects still are, to the letter, what was decided about."""
+    if bound.is_simple:
+        held = bound.arguments
+        return held.keys() == decided.keys() and all(
+            type(value) is type(decided[name]) and value == decided[name] for name, value in held.items()
+        )
     try:
         # The objects may have changed since they were turned into JSON (a wait, another thread).
         now = function.arguments_of(bound.given)
