@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forbear.core.policy import Limits, ToolPolicy
     from forbear.core.values import Envelope, RuleVerdict
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
-    from forbear.runtime.controller import Controller, Where
+    from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
     from forbear.runtime.execute import Next, Progress, aexecute, execute
     from forbear.runtime.govern import govern, in_run
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
     from forbear.runtime.standalone import NextStep, RecoveryPolicy, ToDo
+    from forbear.runtime.where import Where
 
 __all__ = [
     "Answer",
@@ -93,7 +94,7 @@ _HOMES: Final = {
     "ToDo": "forbear.runtime.standalone",
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",
-    "Where": "forbear.runtime.controller",
+    "Where": "forbear.runtime.where",
     "aexecute": "forbear.runtime.execute",
     "execute": "forbear.runtime.execute",
     "govern": "forbear.runtime.govern",

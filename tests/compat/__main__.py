@@ -88,7 +88,9 @@ def _read(name: str, version: str, report: Path, ran: subprocess.CompletedProces
             wrong = case.find("failure") is not None or case.find("error") is not None
             lost = test.endswith("reaches_the_tool") and kind in BUILDERS[name].loses_context
             cells[TESTS[test]].append(f"{kind} FAILED" if wrong else f"not {kind}" if lost else kind)
-    return Row(name, version, {column: " ".join(kinds) for column, kinds in cells.items()}, failed, ran.stdout + ran.stderr)
+    return Row(
+        name, version, {column: " ".join(kinds) for column, kinds in cells.items()}, failed, ran.stdout + ran.stderr
+    )
 
 
 def table(rows: list[Row]) -> str:

@@ -300,7 +300,9 @@ class LangChain(Builder):
         return tool.args
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        return (await tool.ainvoke({"type": "tool_call", "id": "1", "name": tool.name, "args": dict(arguments)})).content
+        return (
+            await tool.ainvoke({"type": "tool_call", "id": "1", "name": tool.name, "args": dict(arguments)})
+        ).content
 
 
 class OpenAiAgents(Builder):

@@ -43,7 +43,7 @@ def test_another_decision_would_be_noticed(case: dict[str, object]) -> None:
             told: dict[str, object] = {"event": entry["event"], "decision": decision}
             if "for" in entry:
                 told["for"] = entry["for"]
-            changed["expected"][index] = told  # type: ignore[index]
+            changed["expected"] = [*expected[:index], told, *expected[index + 1 :]]
             assert run_journey(changed), f"{entry} -> {decision}"
 
 
@@ -101,22 +101,27 @@ def test_a_broken_promise_would_be_noticed() -> None:
     assert len(run_journey(case)) == 1
 
 
+def broken(**changes: object) -> str:
+    """Return the line of a journey with some members replaced."""
+    whole = {"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00Z", "events": [], "expected": []}
+    return json.dumps({**whole, **changes})
+
+
 UNREADABLE = [
     "not json",
     "[]",
     "{}",
     '{"id": "x", "events": []}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "yesterday", "events": [], "expected": []}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00", "events": [], "expected": []}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00Z", "events": [{"at": 0}], "expected": []}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00Z", '
-    '"events": [{"at": 0, "control": {"kind": "reboot"}}], "expected": []}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00Z", "events": [], '
-    '"expected": [{"event": 0, "decision": "execute"}]}',
-    '{"id": "x", "tool": {"name": "t"}, "t0": "2026-01-01T00:00:00Z", '
-    '"events": [{"at": 0, "result": {"for": "c9", "type": "value", "value": 1}}], "expected": []}',
-    '{"id": "x", "tool": {"name": "t"}, "limits": {"max_luck": 1}, "t0": "2026-01-01T00:00:00Z", "events": [], '
-    '"expected": []}',
+    broken(t0="yesterday"),
+    broken(t0="2026-01-01T00:00:00"),
+    broken(events=[{"at": 0}]),
+    broken(events=[{"at": 0, "control": {"kind": "reboot"}}]),
+    broken(events=[{"at": 0, "result": {"for": "c9", "type": "value", "value": 1}}]),
+    broken(events=[{"at": 0, "call": {"id": "c1", "tool": "t", "args": {}, "policy": {"verdict": "maybe"}}}]),
+    broken(expected=[{"event": 0, "decision": "execute"}]),
+    broken(limits={"max_luck": 1}),
+    broken(tool={"name": "t", "effect": "magic"}),
+    broken(events=[{"at": 0, "control": {"kind": "timer", "for": "c9"}}]),
     '{"id": "x", "input": 7}',
     '{"id": "x", "input": {"kind": "carrier pigeon"}}',
     '{"id": NaN}',

@@ -8,6 +8,7 @@ Nothing is asserted here.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,7 +16,6 @@ from typing import Final
 
 import httpx
 
-from forbear.contract import Http
 from forbear.core.vocabulary import Answer
 from forbear.core.vocabulary import Outcome as CoreOutcome
 from forbear.errors import Refused
@@ -276,7 +276,8 @@ class Journey:
     def _work(self) -> bool:
         """Let the controller do what is due, and hand the model what became ready; say whether that contents it."""
         self.controller.work()
-        return any([self._read(reply) for reply in self.controller.run("run").inbox()])
+        contents = [self._read(reply) for reply in self.controller.run("run").inbox()]
+        return any(contents)
 
     def _later(self) -> None:
         """The model is done; what the controller scheduled still happens."""
@@ -330,13 +331,17 @@ def row(found: list[Outcome], title: str) -> str:
 
 def main() -> None:
     """Print the rows."""
-    print("| adapter | perm cap appr unkn valid empty trans pert | total | dup | early | re-prompt | paid | goals | leak/inj | abort | slept |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     three = ("repeat", "perturb", "switch")
-    print(row(outcomes(labelled=True, models=three), "forbear, labelled"))
-    print(row(outcomes(labelled=False, models=three), "forbear, nothing declared"))
-    print(row(outcomes(labelled=True, models=("batch",)), "forbear, labelled, parallel batches"))
-    print(row(outcomes(labelled=False, models=("batch",)), "forbear, nothing declared, parallel batches"))
+    columns = "perm cap appr unkn valid empty trans pert | total | dup | early | re-prompt | paid | goals | leak/inj"
+    lines = (
+        f"| adapter | {columns} | abort | slept |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        row(outcomes(labelled=True, models=three), "forbear, labelled"),
+        row(outcomes(labelled=False, models=three), "forbear, nothing declared"),
+        row(outcomes(labelled=True, models=("batch",)), "forbear, labelled, parallel batches"),
+        row(outcomes(labelled=False, models=("batch",)), "forbear, nothing declared, parallel batches"),
+    )
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

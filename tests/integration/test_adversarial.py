@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from adversarial import MODELS, STEPS, TOOLS, Journey, Outcome
-
 from forbear.core.policy import MAX_REFUSALS
+from tests.integration.adversarial import MODELS, STEPS, TOOLS, Journey, Outcome
 
 WITH_GOAL = {"cap", "empty", "transient"}
 # Calls of one step that are different calls: the batch proposes three.

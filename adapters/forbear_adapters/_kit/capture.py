@@ -15,13 +15,14 @@ from typing import Any, Final, cast
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from langgraph import errors as graph_errors
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from forbear import Refused
-from forbear.contract import Mcp, Raw, Value, is_contract
+from forbear.contract import Mcp, Raised, Raw, Value, is_contract
 
-__all__ = ["Probe", "Shot", "raw_of", "visible_arguments", "watched"]
+__all__ = ["Passed", "Probe", "Shot", "not_answered", "raw_of", "visible_arguments", "watched"]
 
 # Characters of a text that may be an envelope.
 _MAX_SPOKEN: Final = 4096
@@ -31,13 +32,15 @@ _PLAIN: Final = (str, int, float, bool, type(None), dict, list)
 class Shot:
     """What came out of one execution: below LangChain (`value` or `error`), and above it (`message`)."""
 
-    __slots__ = ("error", "message", "value")
+    __slots__ = ("error", "message", "raised", "value")
 
     def __init__(self) -> None:
         self.value: tuple[object] | None = None
         # (the exception, whether the tool's own function raised it)
         self.error: tuple[Exception, bool] | None = None
         self.message: object = None
+        # What left the framework's execution instead of a message.
+        self.raised: Exception | None = None
 
 
 _SHOT: ContextVar[Shot | None] = ContextVar("forbear_shot", default=None)
@@ -134,6 +137,37 @@ class Probe:
             _SHOT.reset(token)
 
 
+def _is_invalid_resume(error: BaseException) -> bool:
+    """Say whether a person's answer did not fit the question of a tool: that concerns the person, not the model."""
+    # The first releases of 1.2 do not mark such errors.
+    marked = getattr(graph_errors, "is_invalid_resume", None)
+    return marked is not None and bool(marked(error))
+
+
+class Passed(GraphBubbleUp):
+    """Carries an exception that is not a tool's answer through the controller."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
+    """Return what an exception that left the framework's execution means; the framework's own signals go on."""
+    shot.raised = error
+    if isinstance(error, GraphBubbleUp):
+        raise error
+    if _is_invalid_resume(error):
+        raise Passed(error)
+    if shot.error is not None:
+        return raw_of(shot, tool)
+    if shot.value is not None or shot.message is not None:
+        # The tool ran; what it returned was not usable for the framework.
+        return Raised(error)
+    # The call could not be built (no store, no such state field): no byte has left.
+    return Raised(error, phase="build")
+
+
 def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
     """Return what an execution gave back, for the controller to judge.
 
@@ -156,8 +190,12 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         structured = _structured(message.artifact)
         if structured is not None:
             return structured
-        plain = shot.value is not None and isinstance(shot.value[0], _PLAIN) and not _has_artifact(tool)
-        return Value(_spoken(shot.value[0] if plain and shot.value is not None else message.content))
+        value: object = message.content
+        if shot.value is not None and not _has_artifact(tool):
+            (returned,) = shot.value
+            if isinstance(returned, _PLAIN):
+                value = cast("object", returned)
+        return Value(_spoken(value))
     # A Command, or a list of commands and messages: passed on as it is.
     return Value(message)
 
@@ -212,5 +250,3 @@ def visible_arguments(tool: BaseTool | None) -> frozenset[str] | None:
         return frozenset(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else None
     fields = getattr(schema, "model_fields", None)
     return frozenset(cast("Mapping[str, object]", fields)) if isinstance(fields, Mapping) else None
-
-

@@ -28,6 +28,7 @@ __all__ = [
 
 # Member of `response_metadata` under which an answer that is not the tool's own is marked. Never sent to a provider.
 MARK: Final = "forbear"
+_NOTHING: Final[frozenset[str]] = frozenset()
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 
 
@@ -39,9 +40,10 @@ class Step:
     name: str
     # Id of the last human message before it; None = there is none.
     turn: str | None
-    siblings: int
+    # Ids of its calls, in its order, those that did not parse last.
+    calls: tuple[str, ...]
     # Call ids that the model may not have finished writing.
-    truncated: frozenset[str] = frozenset()
+    truncated: frozenset[str] = _NOTHING
     # Calls that could not be parsed: (call id, tool, text of the arguments).
     unparsed: tuple[tuple[str, str, str], ...] = ()
 
@@ -49,7 +51,7 @@ class Step:
 def messages_of(state: object, key: str) -> Sequence[AnyMessage]:
     """Return the messages of a graph's state: a list, a mapping or an object with that member."""
     held: object = state
-    if isinstance(state, Mapping):
+    if isinstance(state, (dict, Mapping)):
         held = cast("Mapping[str, object]", state).get(key)
     elif not isinstance(state, (list, tuple)):
         held = cast("object", getattr(state, key, None))
@@ -71,22 +73,27 @@ def step_of(messages: Sequence[AnyMessage], calls: Sequence[ToolCall]) -> Step:
     for message in reversed(messages):
         if isinstance(message, AIMessage) and any(call["id"] == wanted for call in message.tool_calls):
             return _step(message, turn)
-    return Step(name=_digest(*(call["id"] or "" for call in calls)), turn=turn, siblings=max(len(calls), 1))
+    ids = tuple(call["id"] or "" for call in calls)
+    return Step(name=_digest(*ids), turn=turn, calls=ids)
 
 
 def _step(message: AIMessage, turn: str | None) -> Step:
-    unparsed = tuple(
-        (call["id"], call["name"] or "", call["args"] or "") for call in message.invalid_tool_calls if call["id"]
-    )
+    unparsed: tuple[tuple[str, str, str], ...] = ()
+    if message.invalid_tool_calls:
+        unparsed = tuple(
+            (call["id"], call["name"] or "", call["args"] or "") for call in message.invalid_tool_calls if call["id"]
+        )
     ids = [call["id"] or "" for call in message.tool_calls]
     reason = _finish(message)
     # A model writes its calls in order: only the last one can be cut off, and where one did not parse, that is it.
-    cut = frozenset({ids[-1]}) if reason in _CUT_OFF and ids and not unparsed else frozenset[str]()
+    cut: frozenset[str] = _NOTHING
+    if reason in _CUT_OFF:
+        cut = frozenset(one[0] for one in unparsed) if unparsed else frozenset(ids[-1:])
     return Step(
         name=message.id or _digest(*ids),
         turn=turn,
-        siblings=len(ids) + len(unparsed),
-        truncated=cut | (frozenset(one[0] for one in unparsed) if reason in _CUT_OFF else frozenset()),
+        calls=(*ids, *(one[0] for one in unparsed)),
+        truncated=cut,
         unparsed=unparsed,
     )
 
@@ -120,7 +127,9 @@ def is_halted(messages: Sequence[AnyMessage], *, skip: str = "") -> bool:
         if isinstance(message, ToolMessage):
             if mark_of(message).get("answer") == "halted":
                 return True
-        elif isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip)):
+        elif isinstance(message, HumanMessage) or (
+            isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip)
+        ):
             return False
     return False
 
@@ -140,7 +149,7 @@ def content_of(value: object) -> str | list[str | dict[str, object]]:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
-        return str(value)
+        return str(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _is_block(item: object) -> bool:

@@ -82,14 +82,14 @@ def decisions(answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
 
 def _decision(said: Mapping[str, object], prompt: Prompt) -> Decision | None:
     word, fingerprint = said.get("decision"), said.get("fingerprint")
-    if word not in DECISIONS or fingerprint != prompt.fingerprint:
+    if not isinstance(word, str) or word not in DECISIONS or fingerprint != prompt.fingerprint:
         return None
     note, actor, tool, arguments = said.get("note"), said.get("actor"), said.get("tool"), said.get("arguments")
     if word == "edit" and not isinstance(arguments, Mapping):
         return None
     return Decision(
         prompt=prompt,
-        word=str(word),
+        word=word,
         note=note if isinstance(note, str) else "",
         actor=actor if isinstance(actor, str) else "",
         arguments=cast("Mapping[str, object]", arguments) if isinstance(arguments, Mapping) else {},

@@ -73,14 +73,15 @@ def put(operator: Operator, prompts: Sequence[Prompt], once: Once) -> list[Decis
     Raises:
         GraphInterrupt: there is no answer yet.
     """
-    taken = _decide(operator, interrupt(payload(prompts)), prompts)
-    if not taken:
+    named = decisions(interrupt(payload(prompts)), prompts)
+    if not named:
         once.warn(
             "answer",
             'the resume value answers no open question; pass {ticket: {"decision": ..., "fingerprint": ...}} with ticket '
             "and fingerprint of the interrupt's value",
         )
-    return taken
+    # What was answered elsewhere in the meantime, or has expired, is told when the call is proposed again.
+    return [said for said in named if _taken(operator, said)]
 
 
 def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseTool]) -> ToolCallRequest:
@@ -90,11 +91,6 @@ def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseToo
     changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
     tool = request.tool if name == call["name"] else tools.get(name)
     return request.override(tool_call=changed, tool=cast("BaseTool", tool))
-
-
-def _decide(operator: Operator, answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
-    """Take every part of an answer that names an open prompt and its fingerprint; return what was taken."""
-    return [said for said in decisions(answer, prompts) if _taken(operator, said)]
 
 
 def _taken(operator: Operator, said: Decision) -> bool:
@@ -110,6 +106,5 @@ def _taken(operator: Operator, said: Decision) -> bool:
             case _:
                 operator.edit(ticket, fingerprint, said.arguments, tool=said.tool, actor=actor)
     except UsageError:
-        # Answered elsewhere in the meantime, or expired: proposing the call again says what became of it.
         return False
     return True

@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from forbear import Controller, Reply
+from forbear.errors import StoreError
 from forbear_adapters._kit.messages import mark_of, message_id
 from forbear_adapters._kit.toolcalls import answer_message
 
@@ -26,12 +27,17 @@ def replacements(controller: Controller, run: str, messages: Sequence[AnyMessage
     waiting = {
         message.id: message
         for message in messages
-        if isinstance(message, ToolMessage) and mark_of(message).get("answer") in _LATER
+        if isinstance(message, ToolMessage) and message.status == "error" and mark_of(message).get("answer") in _LATER
     }
     if not waiting:
         return []
     found: list[ToolMessage] = []
-    for reply in controller.run(run).inbox():
+    try:
+        ready = controller.run(run).inbox()
+    except StoreError:
+        # They stay where they are until the store can be read; the calls of this run answer for themselves.
+        return []
+    for reply in ready:
         earlier = waiting.get(message_id(reply.step, reply.call_id))
         if earlier is not None:
             found.append(_in_place_of(earlier, reply))

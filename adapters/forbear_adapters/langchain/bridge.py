@@ -21,16 +21,19 @@ from forbear import Controller, Operator
 from forbear.errors import ConfigError, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, messages_of
-from forbear_adapters._kit.pause import Decision, Prompt
+from forbear_adapters._kit.pause import Decision
 from forbear_adapters._kit.people import ask_about, edited, may_pause, put
 from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.runs import run_of
-from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place
+from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
 from forbear_adapters.langchain.mapping import forced_by, halt_notice
 
 __all__ = ["RecoveryMiddleware"]
 
 _KEY: Final = "messages"
+# Proposals in which a call waits for a person and there is nothing to ask: somebody answered since, or it is a question
+# that is answered elsewhere.
+_MAX_UNASKED: Final = 1
 # Messages whose tool choice is remembered.
 _MAX_FORCED: Final = 1024
 
@@ -68,34 +71,40 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
             ConfigError: another middleware lies between this one and the tool.
         """
         place = self._place(request, handler)
-        paused = False
+        paused, unasked = False, 0
         while True:
             try:
                 answered = self._gate.answer(request, handler, place)
             except GraphInterrupt as signal:
                 raise _both(request, signal, paused=paused) from None
-            prompts = self._prompts(request, answered, place)
-            if not prompts:
+            if not _waits(answered, place) or unasked > _MAX_UNASKED:
                 return answered.output
-            paused = True
-            request = _as_edited(request, put(self._operator, prompts, self._gate.once))
+            prompts = ask_about(self._operator, [(request.tool_call, answered.reply)])
+            if prompts:
+                paused = True
+                request = _as_edited(request, put(self._operator, prompts, self._gate.once))
+            else:
+                unasked += 1
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
     ) -> Output:
         """Do what `wrap_tool_call` does, in a task."""
         place = self._place(request, handler)
-        paused = False
+        paused, unasked = False, 0
         while True:
             try:
                 answered = await self._gate.aanswer(request, handler, place)
             except GraphInterrupt as signal:
                 raise _both(request, signal, paused=paused) from None
-            prompts = self._prompts(request, answered, place)
-            if not prompts:
+            if not _waits(answered, place) or unasked > _MAX_UNASKED:
                 return answered.output
-            paused = True
-            request = _as_edited(request, put(self._operator, prompts, self._gate.once))
+            prompts = ask_about(self._operator, [(request.tool_call, answered.reply)])
+            if prompts:
+                paused = True
+                request = _as_edited(request, put(self._operator, prompts, self._gate.once))
+            else:
+                unasked += 1
 
     def _place(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], object]) -> Place:
         if getattr(handler, "__module__", None) != "langgraph.prebuilt.tool_node":
@@ -103,17 +112,12 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
                 "RecoveryMiddleware: must be the last middleware of the list; a layer between it and the tool could "
                 "repeat the call unseen"
             )
-        config = request.runtime.config
+        config = config_of(request)
         place = self._gate.place(
             config, messages_of(request.state, _KEY), [request.tool_call], reproposes=may_pause(config)
         )
         forced = self._forced.get(place.step.name)
         return place if forced is None else place.forced_to(forced)
-
-    def _prompts(self, request: ToolCallRequest, answered: Answered, place: Place) -> list[Prompt]:
-        if answered.reply.answer != "needs_approval" or not place.reproposes:
-            return []
-        return ask_about(self._operator, [(request.tool_call, answered.reply)])
 
     # ---- model calls ------------------------------------------------------------------------------------------------
 
@@ -161,12 +165,19 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
             self._forced.popitem(last=False)
 
 
+def _waits(answered: Answered, place: Place) -> bool:
+    """Say whether a call waits for a person and the graph can be paused for one."""
+    return answered.reply.answer == "needs_approval" and place.reproposes
+
+
 def _as_edited(request: ToolCallRequest, taken: Sequence[Decision]) -> ToolCallRequest:
     """Return the request as a person changed it, where one did."""
     said = next((one for one in taken if one.word == "edit"), None)
     if said is None:
         return request
-    return edited(request, said, {tool.name: tool for tool in request.runtime.tools})
+    # The runtime is generic in the application's own types, which do not matter here.
+    tools: list[BaseTool] = request.runtime.tools  # pyright: ignore[reportUnknownMemberType]
+    return edited(request, said, {tool.name: tool for tool in tools})
 
 
 def _both(request: ToolCallRequest, signal: GraphInterrupt, *, paused: bool) -> Exception:

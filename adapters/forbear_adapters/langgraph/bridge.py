@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -26,12 +26,22 @@ from forbear_adapters._kit.messages import MARK, is_halted, messages_of
 from forbear_adapters._kit.pause import Decision, Prompt
 from forbear_adapters._kit.people import ask_about, edited, may_pause, put
 from forbear_adapters._kit.ready import replacements
-from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, unretried
+from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
+from forbear_adapters._kit.tools import unretried
 
 __all__ = ["RecoveryToolNode"]
 
 Wrapper = Callable[[ToolCallRequest, Callable[[ToolCallRequest], Output]], Output]
 AWrapper = Callable[[ToolCallRequest, Callable[[ToolCallRequest], Awaitable[Output]]], Awaitable[Output]]
+
+
+class NodeOptions(TypedDict, total=False):
+    """What `ToolNode` takes as well, with its defaults."""
+
+    name: str
+    tags: list[str] | None
+    # Whatever it makes of an error, the controller sees the error itself, and the model reads the controller's text.
+    handle_tool_errors: bool | str | Callable[..., str] | type[Exception] | tuple[type[Exception], ...]
 
 
 class Batch:
@@ -42,6 +52,8 @@ class Batch:
         self.state: object = ()
         self.pausable = False
         self.paused = False
+        # Rounds in which a call waited for a person and there was nothing to ask.
+        self.unasked = 0
         # In the order in which they ended; a call is found by its own mapping, which LangGraph hands over unchanged.
         self.answered: list[tuple[ToolCall, Answered]] = []
         self.signals: list[tuple[ToolCall, GraphBubbleUp]] = []
@@ -51,8 +63,12 @@ class Batch:
 
     @property
     def asked(self) -> list[tuple[ToolCall, Answered]]:
-        """Return the calls that wait for a person."""
-        return [one for one in self.answered if one[1].reply.answer == "needs_approval"]
+        """Return the calls that wait for a person, in the order of the message."""
+        asked = [one for one in self.answered if one[1].reply.answer == "needs_approval"]
+        if len(asked) < 2:
+            return asked
+        order = () if self.place is None else self.place.step.calls
+        return sorted(asked, key=lambda one: order.index(one[0]["id"]) if one[0]["id"] in order else len(order))
 
     @property
     def halted(self) -> Reply | None:
@@ -67,6 +83,8 @@ class Batch:
         """Forget the answers to calls that are proposed again now."""
         self.answered = [one for one in self.answered if not any(one[0] is call for call in calls)]
 
+
+_MAX_UNASKED: Final = 1
 
 _BATCH: ContextVar[Batch | None] = ContextVar("forbear_batch", default=None)
 
@@ -108,11 +126,13 @@ class RecoveryToolNode(ToolNode):
         messages_key: str = "messages",
         wrap_tool_call: Wrapper | None = None,
         awrap_tool_call: AWrapper | None = None,
-        **options: Any,
+        **options: Unpack[NodeOptions],
     ) -> None:
         if (wrap_tool_call is None) != (awrap_tool_call is None):
-            raise ConfigError("wrap_tool_call and awrap_tool_call: must both be given, a call must never pass one of them")
-        built = [tool if isinstance(tool, BaseTool) else cast("BaseTool", make_tool(tool)) for tool in tools]
+            raise ConfigError(
+                "wrap_tool_call and awrap_tool_call: must both be given, a call must never pass one of them"
+            )
+        built = [tool if isinstance(tool, BaseTool) else make_tool(tool) for tool in tools]
         if inner_retries == "unwrap":
             built = [unretried(tool) for tool in built]
         self._gate: Final = Gate(controller, built_at=user_line())
@@ -122,7 +142,8 @@ class RecoveryToolNode(ToolNode):
         self._tool_choice: Final = tool_choice
         self._on_halt: Final = on_halt
         self._key: Final = messages_key
-        super().__init__(
+        # ToolNode's own annotations of the wrappers leave out lists of commands, which it takes.
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
             built,
             messages_key=messages_key,
             wrap_tool_call=_outer(wrap_tool_call, self._wrapped),
@@ -132,7 +153,12 @@ class RecoveryToolNode(ToolNode):
 
     # ---- one invocation of the node ---------------------------------------------------------------------------------
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run the calls of the last AI message; pause where a person is needed."""
         batch = Batch()
         token = _BATCH.set(batch)
@@ -146,7 +172,12 @@ class RecoveryToolNode(ToolNode):
             _BATCH.reset(token)
         return self._finished(batch, output)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run the calls of the last AI message, in tasks; pause where a person is needed."""
         batch = Batch()
         token = _BATCH.set(batch)
@@ -202,9 +233,10 @@ class RecoveryToolNode(ToolNode):
     def _place(self, batch: Batch, request: ToolCallRequest) -> Place:
         if batch.place is None:
             batch.state = request.state
-            batch.pausable = may_pause(request.runtime.config)
+            config = config_of(request)
+            batch.pausable = may_pause(config)
             batch.place = self._gate.place(
-                request.runtime.config,
+                config,
                 messages_of(request.state, self._key),
                 [request.tool_call],
                 forced=self._tool_choice,
@@ -245,9 +277,13 @@ class RecoveryToolNode(ToolNode):
         """
         asked = batch.asked
         prompts = ask_about(self._operator, [(call, one.reply) for call, one in asked])
-        if not prompts:
-            return False
-        self._put(batch, prompts)
+        if prompts:
+            self._put(batch, prompts)
+        else:
+            # Somebody answered since; or it is a question that is answered elsewhere.
+            batch.unasked += 1
+            if batch.unasked > _MAX_UNASKED:
+                return False
         batch.reopen([call for call, _ in asked])
         return True
 
@@ -278,10 +314,11 @@ class RecoveryToolNode(ToolNode):
         place = batch.place
         if place is None:
             return output
-        added: list[ToolMessage | AIMessage] = [
-            one.output for call, one in batch.answered if call["id"] in {u[0] for u in place.step.unparsed}
-        ]
-        if isinstance(output, dict):
+        added: list[ToolMessage | AIMessage] = []
+        if place.step.unparsed:
+            unparsed = {call_id for call_id, _, _ in place.step.unparsed}
+            added = [one.output for call, one in batch.answered if call["id"] in unparsed]
+        if _is_update(output):
             messages = messages_of(batch.state, self._key)
             added.extend(replacements(self._gate.controller, place.run, messages))
         halted = batch.halted
@@ -328,8 +365,12 @@ def _unparsed(place: Place | None) -> list[ToolCall]:
 
 def _extended(output: Any, added: Sequence[ToolMessage | AIMessage], key: str) -> Any:
     """Return a tool node's output with messages added, in whichever of its three forms it is."""
-    if isinstance(output, dict):
+    if _is_update(output):
         return {**output, key: [*output[key], *added]}
-    if isinstance(output, list) and any(not isinstance(one, ToolMessage) for one in output):
-        return [*output, {key: list(added)}]
-    return [*output, *added]
+    if all(isinstance(one, ToolMessage) for one in output):
+        return [*output, *added]
+    return [*output, {key: list(added)}]
+
+
+def _is_update(output: Any) -> bool:
+    return isinstance(output, dict)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
 from forbear import Controller
 from forbear_adapters._kit.messages import messages_of
 from forbear_adapters._kit.ready import replacements
 
 __all__ = ["adeliver_ready", "deliver_ready"]
+
 
 def deliver_ready(
     graph: CompiledStateGraph[Any, Any, Any, Any],

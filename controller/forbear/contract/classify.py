@@ -80,6 +80,7 @@ def classify(
         catalogue=catalogue,
         profile=profile,
         counts=counts if counts is not None else Counts(),
+        answered_remotely=isinstance(raw, (Http, Mcp, McpError, Grpc)),
     )
     return _finished(_judge(raw, case), case)
 

@@ -73,7 +73,7 @@ def unknown(effect: Effect, *, code: str = "", outcome: Outcome = Outcome.UNKNOW
     """Return what an unexplained failure means: a write may have happened; a read is not looked at again blindly."""
     if is_write(effect):
         return found(Recovery.INSPECT_OUTCOME, code or "OUTCOME_UNKNOWN", outcome=outcome)
-    return found(Recovery.DO_NOT_RETRY, code or "TOOL_ERROR", executed=Executed.UNKNOWN, outcome=Outcome.FAILED)
+    return found(Recovery.DO_NOT_RETRY, code or "INTERNAL_ERROR", executed=Executed.UNKNOWN, outcome=Outcome.FAILED)
 
 
 def no_answer(effect: Effect, *, may_repeat: bool = False, outcome: Outcome = Outcome.UNKNOWN) -> Envelope:

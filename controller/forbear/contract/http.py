@@ -63,7 +63,7 @@ def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> 
     if ruled is None and http.status == 404 and http.protocol.lower().startswith("mcp"):
         # The session is gone (MCP, Streamable HTTP, session management): the request never reached a tool.
         return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
-    if ruled is None and http.status < 500:
+    if ruled is None and http.status < 500 and case.policy.text_rules:
         ruled = by_text(case, text_of(http.body), body)
     if ruled is not None:
         return timed(ruled, ends.hint())
@@ -155,7 +155,7 @@ def _problem(http: Http, case: Case, fields: Fields, body: object) -> Envelope |
     if kind.lower().rstrip("/").endswith("/idempotency") and status in (400, 409, 422):
         if status == 400:
             return found(_STOP, "TOOL_MISCONFIGURED")
-        return found(_LOOK, outcome=Outcome.PENDING if status == 409 else Outcome.UNKNOWN)
+        return found(_LOOK, "STILL_RUNNING", outcome=Outcome.PENDING) if status == 409 else found(_LOOK)
     _, registered, name = kind.partition(_PROBLEMS)
     if not registered or not kind.startswith("https://iana.org/"):
         return None

@@ -43,7 +43,7 @@ def matches(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
 def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
     match hold.scope:
         case Scope.ACTION:
-            return hold.value == call.action
+            return hold.value in (call.action, call.common)
         case Scope.TARGET:
             # A call without a (scalar) target may be about any target of its operation.
             return hold.value == call.target or (call.target is None and hold.operation == call.operation)
@@ -221,15 +221,15 @@ def narrow(call: Call, scope: Scope, tree_principal: str) -> tuple[Scope, str]:
     """Return a scope and its value for a call; a target that this call does not have becomes the action."""
     match scope:
         case Scope.ACTION:
-            return scope, call.action
+            return scope, call.common
         case Scope.TARGET:
-            return (scope, call.target) if call.target is not None else (Scope.ACTION, call.action)
+            return (scope, call.target) if call.target is not None else (Scope.ACTION, call.common)
         case Scope.OPERATION:
             return scope, call.operation
         case Scope.RULE:
-            return (scope, call.verdict.rule) if call.verdict.rule else (Scope.ACTION, call.action)
+            return (scope, call.verdict.rule) if call.verdict.rule else (Scope.ACTION, call.common)
         case Scope.QUOTA:
-            return (scope, call.quota) if call.quota is not None else (Scope.ACTION, call.action)
+            return (scope, call.quota) if call.quota is not None else (Scope.ACTION, call.common)
         case Scope.RUN | Scope.TURN:
             return scope, call.run
         case Scope.PRINCIPAL:

@@ -47,7 +47,7 @@ def stop(
     hold = place(
         draft.call,
         scope=Scope.ACTION,
-        value=draft.call.action,
+        value=draft.call.common,
         cause=cause,
         end=End.TURN,
         told=told,

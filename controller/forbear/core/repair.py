@@ -45,7 +45,7 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     s, call = draft.s, draft.call
     names = tuple(field.name for field in envelope.invalid_fields)
     exhausted = _count_repair(draft, envelope, named=bool(names), ticket=ticket)
-    hold = draft.put(_keep(draft, envelope, Scope.ACTION, call.action, ticket))
+    hold = draft.put(_keep(draft, envelope, Scope.ACTION, call.common, ticket))
     if names and call.target is not None and call.effect is not Effect.UNDECLARED:
         # Reworded calls on the same target repair nothing while they leave every named field as it was.
         fields = tuple((name, field_digest(call.arguments, name)) for name in names)

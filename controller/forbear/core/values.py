@@ -105,6 +105,13 @@ class Call:
     missing: tuple[str, ...] = ()
     # A person wrote these arguments: results of it say which arguments ran.
     edited: bool = False
+    # The action that equal calls of all runs share, where this run's call is asked about on its own ("" = `action`).
+    base: str = ""
+
+    @property
+    def common(self) -> str:
+        """Return the action that equal calls of all runs of the tree share."""
+        return self.base or self.action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

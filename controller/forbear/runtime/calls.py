@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from forbear.contract.declare import ApprovalFunction
+from forbear.contract.declared_fields import ApprovalFunction
 from forbear.core.identity import action_key, canonical, digest, fingerprint, target_key
 from forbear.core.policy import Arguments, ToolPolicy
 from forbear.core.values import Call, RuleVerdict

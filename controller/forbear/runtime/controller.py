@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Final, Literal, Self, TypeVar, Unpack, overload
 
 from forbear.contract import Catalogue, Raised, Raw, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
@@ -24,15 +24,17 @@ from forbear.ports import Clock, Ids, Store
 from forbear.runtime.broken import broken_reply
 from forbear.runtime.clock import SystemClock, SystemIds
 from forbear.runtime.drive import running_loop
-from forbear.runtime.embedded import EmbeddedWorker
+from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.flows import call_flow, end_flow, join_flow, propose_flow
+from forbear.runtime.flows import after_lane, call_flow, end_flow, join_flow, prepare_flow, propose_flow
+from forbear.runtime.lane import is_plain
 from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode
-from forbear.runtime.perform import INSIDE, Inside, arun_flow, ended_by, raw_of, run_flow
+from forbear.runtime.perform import INSIDE, Inside, afly, arun_flow, ended_by, fly, raw_of, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Ended, Executor, How, Signals
 from forbear.runtime.tools import Toolbox, name_of
+from forbear.runtime.where import Where
 from forbear.runtime.worker import Passes, claim_flow, lost_flow, work_flow
 from forbear.store.codec import from_us
 
@@ -42,33 +44,6 @@ OnReady = Callable[[Reply], None]
 # What a caller gets where the store cannot be written: an exception, or a blocked reply.
 OnBroken = Literal["raise", "block"]
 ON_BROKEN: Final = ("raise", "block")
-
-
-class Where(TypedDict, total=False):
-    """Where a proposal comes from. Everything is optional; a missing `run` is one warning."""
-
-    # Id of the agent's run (its thread). Inside a governed call a new run is a child of that call's run.
-    run: str | None
-    # Run that this run is a child of.
-    parent: str | None
-    # The account whose quotas the run draws from; default: its root run.
-    principal: str | None
-    # Id of the model's message; default: the call is a step of its own.
-    step: str | None
-    # The framework's id of this call, by which a replay is recognised.
-    call_id: str | None
-    # Where the tool comes from ("" = this process).
-    source: str
-    # How many calls the step holds.
-    siblings: int
-    # The framework makes the model call this tool.
-    forced: bool
-    # The model's message was cut off.
-    truncated: bool
-    # Opaque id of the root run's turn; a new one begins a turn.
-    turn: str | None
-    # The framework proposes an approved call again by itself.
-    reproposes: bool
 
 
 class Controller:
@@ -92,8 +67,11 @@ class Controller:
         self._closed = False
         engine.on_late = self._settle_late
         self._worker = EmbeddedWorker(self, engine) if worker else None
+        self._writer = JournalWriter(engine) if worker else None
         if self._worker is not None:
             engine.on_work = self._worker.kick
+        if self._writer is not None:
+            engine.world.on_many_lines = self._writer.wake
         engine.note_lost()
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
@@ -160,9 +138,11 @@ class Controller:
         """Stop the worker, write what reads left to write, and close the store; calling it twice is harmless."""
         if self._closed:
             return
-        self._closed = True
+        self._closed = self._engine.closed = True
         if self._worker is not None:
             self._worker.stop()
+        if self._writer is not None:
+            self._writer.stop()
         try:
             self._engine.world.flush()
         finally:
@@ -270,15 +250,27 @@ class Controller:
         """
         if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
-        flow = call_flow(
-            self._engine,
-            self._ask(tool, arguments, where),
-            self._executor(tool, execute),
-            signals=signals,
-            wait=wait,
-            answers_broken=_answers(on_broken),
-        )
-        return run_flow(flow, self._engine)
+        executor = self._executor(tool, execute)
+        engine, lanes = self._engine, self._engine.lanes
+        policy = lanes.policies.get(tool)
+        answers_broken = _answers(on_broken)
+        if policy is not None and is_plain(arguments) and where.get("run"):
+            if not lanes.is_ready(policy, where):
+                run_flow(prepare_flow(engine, self._ask(tool, arguments, where), policy), engine)
+            flight = lanes.begin(policy, arguments, where)
+            if flight is not None:
+                ended = fly(flight, executor, arguments, signals)
+                reply = lanes.end(flight, ended.raw) if ended.raw is not None else None
+                if reply is not None:
+                    return reply
+                attempt = lanes.give_up(flight)
+                flow = after_lane(
+                    engine, attempt, ended, executor, signals=signals, wait=wait, answers_broken=answers_broken
+                )
+                return run_flow(flow, engine)
+        ask = self._ask(tool, arguments, where)
+        flow = call_flow(engine, ask, executor, signals=signals, wait=wait, answers_broken=answers_broken)
+        return run_flow(flow, engine)
 
     async def acall(
         self,
@@ -292,15 +284,27 @@ class Controller:
         **where: Unpack[Where],
     ) -> Reply:
         """Do what `call` does, in a task: the tool and the approval rule may be async."""
-        flow = call_flow(
-            self._engine,
-            self._ask(tool, arguments, where),
-            self._executor(tool, execute),
-            signals=signals,
-            wait=wait,
-            answers_broken=_answers(on_broken),
-        )
-        return await arun_flow(flow, self._engine)
+        executor = self._executor(tool, execute)
+        engine, lanes = self._engine, self._engine.lanes
+        policy = lanes.policies.get(tool)
+        answers_broken = _answers(on_broken)
+        if policy is not None and is_plain(arguments) and where.get("run"):
+            if not lanes.is_ready(policy, where):
+                await arun_flow(prepare_flow(engine, self._ask(tool, arguments, where), policy), engine)
+            flight = lanes.begin(policy, arguments, where)
+            if flight is not None:
+                ended = await afly(flight, executor, arguments, signals)
+                reply = lanes.end(flight, ended.raw) if ended.raw is not None else None
+                if reply is not None:
+                    return reply
+                attempt = lanes.give_up(flight)
+                flow = after_lane(
+                    engine, attempt, ended, executor, signals=signals, wait=wait, answers_broken=answers_broken
+                )
+                return await arun_flow(flow, engine)
+        ask = self._ask(tool, arguments, where)
+        flow = call_flow(engine, ask, executor, signals=signals, wait=wait, answers_broken=answers_broken)
+        return await arun_flow(flow, engine)
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 

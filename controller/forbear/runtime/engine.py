@@ -37,6 +37,7 @@ from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
+from forbear.runtime.lane import Lanes
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
@@ -101,6 +102,9 @@ class Engine:
         self.owner = ids.owner()
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
+        self.closed = False
+        self.lanes = Lanes(self)
+        tools.on_declared = lambda: self.lanes.declared(tools.policies(), tools.checks)
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
         # Calls that wait inside `call` for their own retry; the worker leaves them alone.

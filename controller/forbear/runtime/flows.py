@@ -27,6 +27,7 @@ from forbear.runtime.notes import keep
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
     Decided,
+    actions_of,
     adopt,
     find_root,
     keep_secret,
@@ -119,7 +120,11 @@ def turn_flow(engine: Engine, root: str, turn: str | None) -> Flow[bool]:
         return False
     frame = engine.frame(ToolPolicy(name=""))
     program = tell_tree(root, frame, lambda now: TurnBegan(at=now), turn=mark)
-    return (yield from transact(program, root)) is not None
+    began = (yield from transact(program, root)) is not None
+    live = engine.world.peek(root)
+    if live is not None and turn is not None:
+        live.lane.turn_began(turn)
+    return began
 
 
 def recover_flow(engine: Engine, root: str) -> Flow[None]:
@@ -144,14 +149,28 @@ def recover_flow(engine: Engine, root: str) -> Flow[None]:
 # ---- propose --------------------------------------------------------------------------------------------------------
 
 
-def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
-    """Decide about a proposal; the reply holds an open attempt where it may run."""
-    policy = engine.tools.policy(ask.tool)
+def ready_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[str]:
+    """Know what a decision needs to know beforehand: the run's place, dead attempts of its tree, the noted policy."""
     root = yield from place_flow(engine, ask.run, ask.parent, ask.principal)
     yield from recover_flow(engine, root)
     if engine.noted.get(policy.name) != policy.digest:
         yield from transact(note_policy(policy), None)
         engine.noted[policy.name] = policy.digest
+    return root
+
+
+def prepare_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[None]:
+    """Make a run and its tree known here, so that its next reads need not look anything up."""
+    root = yield from ready_flow(engine, ask, policy)
+    if ask.turn is not None and ask.run == root:
+        yield from turn_flow(engine, root, ask.turn)
+    yield from transact(actions_of(root), root)
+
+
+def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
+    """Decide about a proposal; the reply holds an open attempt where it may run."""
+    policy = engine.tools.policy(ask.tool)
+    root = yield from ready_flow(engine, ask, policy)
     if policy.idempotency_key is not None:
         yield from secret_flow(engine)
     if ask.turn is not None and ask.run == root:
@@ -265,6 +284,11 @@ def run_attempt(
     """Run the tool of an open attempt, commit what that means, and let its exception go on where it is no answer."""
     timeout = engine.tools.known_policy(attempt.tool).limits.timeout
     ended = yield from perform(Perform(attempt=attempt, executor=executor, signals=signals, timeout=timeout))
+    return (yield from ended_flow(engine, attempt, ended, answers_broken=answers_broken))
+
+
+def ended_flow(engine: Engine, attempt: Attempt, ended: Ended, *, answers_broken: bool) -> Flow[Reply]:
+    """Commit how an attempt ended, and let its exception go on where it is no answer."""
     try:
         reply = yield from end_flow(engine, attempt, ended)
     except StoreError:
@@ -302,7 +326,43 @@ def call_flow(
         if answers_broken:
             return broken_reply(engine, ask)
         raise
-    root = engine.roots[ask.run]
+    return (
+        yield from answer_flow(
+            engine, engine.roots[ask.run], reply, executor, signals=signals, wait=wait, answers_broken=answers_broken
+        )
+    )
+
+
+def after_lane(
+    engine: Engine,
+    attempt: Attempt,
+    ended: Ended,
+    executor: Executor,
+    *,
+    signals: Signals,
+    wait: bool,
+    answers_broken: bool,
+) -> Flow[Reply]:
+    """Go on with a call that began on the lane and did not end well there."""
+    reply = yield from ended_flow(engine, attempt, ended, answers_broken=answers_broken)
+    return (
+        yield from answer_flow(
+            engine, attempt.root, reply, executor, signals=signals, wait=wait, answers_broken=answers_broken
+        )
+    )
+
+
+def answer_flow(
+    engine: Engine,
+    root: str,
+    reply: Reply,
+    executor: Executor,
+    *,
+    signals: Signals,
+    wait: bool,
+    answers_broken: bool,
+) -> Flow[Reply]:
+    """Run what a reply orders, wait where that is short, and answer."""
     for _ in range(MAX_INLINE_WAITS):
         if reply.attempt is not None:
             reply = yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=answers_broken)

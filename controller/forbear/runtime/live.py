@@ -25,6 +25,7 @@ from forbear.core.states import (
     Unknown,
     Waiting,
 )
+from forbear.runtime.lane import Lane
 from forbear.runtime.notes import Ready
 from forbear.runtime.rows import SHARED
 
@@ -110,6 +111,9 @@ class LiveTree:
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
     evicted: bool = False
+    # Grows with every use, for dropping the longest unused.
+    used: int = 0
+    lane: Lane = field(default_factory=Lane)
     _merged: Mapping[str, Hold] | None = None
     _merged_from: Mapping[str, Hold] | None = None
 
@@ -148,6 +152,7 @@ class LiveTree:
                     self._enter(change)
                 case Action():
                     self.actions[change.key] = change
+                    self.lane.note(change.call)
                 case PutKnown():
                     self.known[change.key] = change.known
                 case Hold() | DropHold():
@@ -159,8 +164,9 @@ class LiveTree:
                         self._merged = None
         for command in decision.commands:
             if isinstance(command, Execute):
-                self.flights[command.action, command.attempt] = Flight()
+                self.open_flight(command.action, command.attempt)
         self._forget()
+        self.lane.is_clear = None
         return shared
 
     def _enter(self, run: Run) -> None:
@@ -191,6 +197,10 @@ class LiveTree:
         """Build the common view of all holds again when it is next asked for."""
         self._merged = None
 
+    def open_flight(self, action: str, attempt: int) -> None:
+        """An attempt is open in this process: equal calls can join it."""
+        self.flights[action, attempt] = Flight()
+
     def land(self, action: str, attempt: int, reply: Reply) -> None:
         """Answer everybody who joined an attempt of this process."""
         flight = self.flights.pop((action, attempt), None)
@@ -199,16 +209,16 @@ class LiveTree:
 
     def summary(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tools that were completed in this turn, and those that wait for the clock or a person."""
-        completed: dict[str, None] = {}
-        pending: dict[str, None] = {}
+        completed = self.lane.completed_in(self.tree.turn)
+        pending: set[str] = set()
         for action in self.actions.values():
             phase = action.phase
             if isinstance(phase, Completed):
                 if phase.turn == self.tree.turn:
-                    completed[action.call.tool] = None
+                    completed.add(action.call.tool)
             elif isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved, Unknown, Running)):
-                pending[action.call.tool] = None
-        return tuple(completed), tuple(pending)
+                pending.add(action.call.tool)
+        return tuple(sorted(completed)), tuple(sorted(pending))
 
     def remember_value(self, run: str, step: str, key: str, value: object) -> None:
         """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""

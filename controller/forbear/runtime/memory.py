@@ -7,15 +7,18 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
-from forbear.core.decision import Decision, PutKnown
+from forbear.core.decision import Decision, Execute, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.lane import Flight, line_of
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
@@ -34,6 +37,7 @@ from forbear.runtime.rows import (
 MAX_TREES: Final = 1024
 # Journal lines of reads that wait for the next commit; the call that adds one more writes them.
 MAX_PENDING_LINES: Final = 256
+MAX_BACKLOG: Final = 16 * MAX_PENDING_LINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class _Pending:
     save: Save
     decision: Decision
     phases: tuple[str, str]
+
+    @property
+    def starts(self) -> bool:
+        return any(isinstance(command, Execute) for command in self.decision.commands)
 
     def line(self) -> JournalLine:
         effect = self.save
@@ -61,6 +69,18 @@ class _Pending:
         )
 
 
+# A read on the lane that began, and (in a tuple) one that ended.
+_Line = _Pending | Flight | tuple[Flight]
+
+
+def _line(waiting: _Line) -> JournalLine:
+    if isinstance(waiting, _Pending):
+        return waiting.line()
+    if isinstance(waiting, tuple):
+        return line_of(waiting[0], ended=True)
+    return line_of(waiting, ended=False)
+
+
 class WorkingSet:
     """The trees of one controller in memory, over one store."""
 
@@ -68,12 +88,16 @@ class WorkingSet:
         self.store = store
         self.clock = clock
         self._max_trees = max_trees
-        self._trees: OrderedDict[str, LiveTree] = OrderedDict()
+        self._trees: dict[str, LiveTree] = {}
+        self._uses = count()
         self._shared: dict[str, Shared] = {}
         self._lock = threading.Lock()
         self._generation = store.generation()
         self._epoch = 0
-        self._lines: deque[_Pending] = deque()
+        # Decisions about reads that wait for the next commit of anybody.
+        self.lines: deque[_Line] = deque()
+        # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
+        self.on_many_lines: Callable[[], None] | None = None
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
 
@@ -87,6 +111,7 @@ class WorkingSet:
                 live = self._create(root)
             live.lock.acquire()
             if not live.evicted:
+                live.used = next(self._uses)
                 return live
             live.lock.release()
 
@@ -103,8 +128,9 @@ class WorkingSet:
 
     def _evict(self) -> None:
         """Drop the longest unused trees that nobody is in; their read counters go with them."""
-        for root in list(self._trees)[: len(self._trees) - self._max_trees]:
-            old = self._trees[root]
+        by_use = sorted(self._trees.values(), key=lambda live: live.used)
+        for old in by_use[: len(self._trees) - self._max_trees + self._max_trees // 8]:
+            root = old.root
             if not old.flights and old.lock.acquire(blocking=False):
                 old.evicted = True
                 del self._trees[root]
@@ -112,11 +138,6 @@ class WorkingSet:
         used = {live.tree.principal for live in self._trees.values()}
         for principal in [name for name in self._shared if name not in used]:
             del self._shared[principal]
-
-    def _touch(self, root: str) -> None:
-        with self._lock:
-            if root in self._trees:
-                self._trees.move_to_end(root)
 
     def peek(self, root: str) -> LiveTree | None:
         """Return a tree that is in memory, without its lock."""
@@ -150,9 +171,18 @@ class WorkingSet:
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
         self.refresh(live)
+        live.lane.give_back(live, effect.call)
         if not live.complete:
             self._fetch(live, effect)
         return live
+
+    def is_current(self, live: LiveTree) -> bool:
+        """Say whether no other process has committed since this tree was read."""
+        return self.store.generation() == self._generation and self.is_fresh(live)
+
+    def is_fresh(self, live: LiveTree) -> bool:
+        """Say whether a tree was read since this process last noticed another one's commit."""
+        return live.epoch == self._epoch and live.shared.epoch == self._epoch
 
     def refresh(self, live: LiveTree) -> None:
         """Read a tree again where another process has committed since it was read."""
@@ -161,8 +191,8 @@ class WorkingSet:
             self._generation = generation
             self._epoch += 1
         if live.epoch != self._epoch:
+            live.lane.give_all_back(live)
             self._read(live)
-            self._touch(live.root)
         if live.shared.epoch != self._epoch:
             self._read_shared(live.shared)
 
@@ -267,10 +297,10 @@ class WorkingSet:
             pending = _Pending(effect, effect.decision, _phases(effect, effect.decision))
             if not effect.volatile:
                 return self._commit(effect, pending)
+            if pending.starts:
+                self.make_room()
             self._apply(effect)
-            self._lines.append(pending)
-            if len(self._lines) >= MAX_PENDING_LINES:
-                self.flush()
+            self.lines.append(pending)
             return True
         return self._commit(effect, None)
 
@@ -293,16 +323,16 @@ class WorkingSet:
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(waiting.line() for waiting in (lines if pending is None else [*lines, pending])),
+            journal=tuple(_line(waiting) for waiting in (lines if pending is None else [*lines, pending])),
         )
         try:
             self.store.commit(change)
         except StaleWrite:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             live.epoch = live.shared.epoch = -1
             return False
         except BaseException:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             # Whether it was written is not known: the store is asked before the next decision.
             live.epoch = live.shared.epoch = -1
             raise
@@ -362,11 +392,25 @@ class WorkingSet:
 
     # ---- the journal of reads ---------------------------------------------------------------------------------------
 
-    def _take(self) -> list[_Pending]:
-        taken: list[_Pending] = []
+    def make_room(self) -> None:
+        """Have the waiting lines written before another read starts, where they are many.
+
+        Raises:
+            StoreError: they cannot be written: the read must not start.
+        """
+        waiting = len(self.lines)
+        if waiting < MAX_PENDING_LINES:
+            return
+        if self.on_many_lines is None or waiting >= MAX_BACKLOG:
+            self.flush()
+        else:
+            self.on_many_lines()
+
+    def _take(self) -> list[_Line]:
+        taken: list[_Line] = []
         while True:
             try:
-                taken.append(self._lines.popleft())
+                taken.append(self.lines.popleft())
             except IndexError:
                 return taken
 
@@ -380,9 +424,9 @@ class WorkingSet:
         if not lines:
             return
         try:
-            self.store.commit(Commit(expected={}, journal=tuple(waiting.line() for waiting in lines)))
+            self.store.commit(Commit(expected={}, journal=tuple(_line(waiting) for waiting in lines)))
         except BaseException:
-            self._lines.extendleft(reversed(lines))
+            self.lines.extendleft(reversed(lines))
             raise
 
 

@@ -212,7 +212,7 @@ class Ready:
     @property
     def key(self) -> str:
         """Return the key of its row."""
-        return f"{self.order:020d}:{self.action}"
+        return f"{self.order:020d}:{self.action}:{self.run}"
 
 
 def ready_row(root: str, ready: Ready) -> Row:

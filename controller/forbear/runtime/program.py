@@ -126,7 +126,7 @@ def _decided(
     call = asked.call
     actions = (call.action, other) if other else (call.action,)
     for _ in range(MAX_RACES):
-        live = yield from load(asked.root, actions=actions, known=known)
+        live = yield from load(asked.root, actions=actions, known=known, call=call)
         now = yield from read_clock()
         event = event_at(live, now)
         decision = decide(asked.frame(live), call.action, event, now)
@@ -538,12 +538,12 @@ def _announced(
     changed = {change.key: change for change in decision.changes if isinstance(change, Action)}
     rows: list[Row] = []
     for command in decision.commands:
-        if not isinstance(command, Announce) or command.action == skip:
+        if not isinstance(command, Announce) or (command.action == skip and command.call is None):
             continue
         action = changed.get(command.action) or live.actions.get(command.action)
         if action is not None:
             told = replace(command.told, safe_message=note) if note else command.told
-            rows.append(_ready_row(root, action.call, _last_attempt(action), decision, told, now))
+            rows.append(_ready_row(root, command.call or action.call, _last_attempt(action), decision, told, now))
     return tuple(rows)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-from hashlib import blake2b
 from typing import cast
 
 from forbear.contract import ABSENT, Http, Mcp, Raw, Value
@@ -28,16 +27,17 @@ def payload(raw: Raw) -> tuple[object] | None:
 
 
 def digest_of(value: object) -> str:
-    """Return a digest by which equal results are recognised in this process and after a restart, or "".
+    """Return a digest by which equal results are recognised in this process, or "".
 
-    Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one.
+    Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one. After
+    a restart the count of equal results begins again (the hash is salted by the process).
     """
     try:
         # What marshal cannot take it refuses by itself.
         raw = marshal.dumps(cast("str", value), _PLAIN_MARSHAL)
     except (ValueError, RecursionError):
         return ""
-    return blake2b(raw, digest_size=16).hexdigest() if len(raw) <= MAX_COMPARED else ""
+    return f"{hash(raw):x}" if len(raw) <= MAX_COMPARED else ""
 
 
 def is_recorded(policy: ToolPolicy) -> bool:

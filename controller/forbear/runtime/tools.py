@@ -37,6 +37,8 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._undeclared: dict[str, ToolPolicy] = {}
         self._executors: dict[str, Executor] = {}
+        # Called after a declaration.
+        self.on_declared: Callable[[], None] = _nobody
         # Names of tools that look for the outcome of an unknown write.
         self.checks: frozenset[str] = frozenset()
 
@@ -65,6 +67,11 @@ class Toolbox:
         self.checks = frozenset(
             tool.policy.inspect.tool for tool in self._tools.values() if tool.policy.inspect is not None
         )
+        self.on_declared()
+
+    def policies(self) -> list[ToolPolicy]:
+        """Return what was declared about every tool."""
+        return [tool.policy for tool in self._tools.values()]
 
     def bind(self, name: str, executor: Executor) -> None:
         """Say how the controller runs a tool itself; it is called with keyword arguments.
@@ -143,6 +150,10 @@ class Toolbox:
         """Say whether a tool was declared a read."""
         found = self._tools.get(name)
         return found is not None and found.policy.effect is Effect.READ
+
+
+def _nobody() -> None:
+    """Call nobody."""
 
 
 def name_of(fn: Callable[..., object]) -> str:

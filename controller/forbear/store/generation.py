@@ -37,7 +37,6 @@ class Generation:
         stored = os.pread(descriptor, _SIZE, 0)
         # Written, not made by truncating: a hole that cannot be filled would be a signal instead of an error.
         self._write(int.from_bytes(stored, sys.byteorder) if len(stored) == _SIZE else 0)
-        self._repair()
         # The mapping keeps a descriptor of its own, which must not be a copy of the one that the lock belongs to.
         mapped = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -45,6 +44,7 @@ class Generation:
         finally:
             os.close(mapped)
         self._view = memoryview(self._map).cast("Q")
+        self._repair()
 
     def read(self) -> int:
         """Return the number; while a commit of another process is under way, one that was never returned before.
@@ -67,7 +67,7 @@ class Generation:
     def end(self) -> None:
         """Say that it is over. Never raises: the commit is done, and an odd number is safe."""
         with suppress(OSError):
-            self._write(self._stored() + 1)
+            self._write(self._view[0] + 1)
             self._own += 1
 
     def close(self) -> None:
@@ -77,14 +77,11 @@ class Generation:
 
     def _repair(self) -> int:
         """Count the commit of a process that died in the middle, and return the number, which is even."""
-        number = self._stored()
+        number = self._view[0]
         if number & 1:
             number += 1
             self._write(number)
         return number
-
-    def _stored(self) -> int:
-        return int.from_bytes(os.pread(self._descriptor, _SIZE, 0), sys.byteorder)
 
     def _write(self, number: int) -> None:
         os.pwrite(self._descriptor, number.to_bytes(_SIZE, sys.byteorder), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -37,7 +37,7 @@ class Seen:
     scopes: frozenset[str] = frozenset()
     # "action" or "run", for a stop.
     stops: str = ""
-    safe: Mapping[str, object] = field(default_factory=dict)
+    safe: Mapping[str, object] = field(default_factory=dict[str, object])
     ticket: str = ""
     retry_at: datetime | None = None
     reset_at: datetime | None = None
@@ -56,8 +56,9 @@ class Seen:
     resolves: str = ""
     resolved_as: str = ""
     clear_forced: bool = False
-    # What the model reads.
+    # What the model reads, and the controller's own words in it.
     view: str = ""
+    message: str = ""
     # The decision is about the event's own call (not about a bystander).
     is_own: bool = True
 
@@ -197,13 +198,17 @@ def _safe_fields(value: object, one: Seen) -> str | None:
     if not isinstance(value, Mapping):
         return "safe_fields must be an object"
     for name, wanted in cast("Mapping[str, object]", value).items():
-        got = one.safe.get(name)
-        if isinstance(wanted, list) and isinstance(got, (list, tuple)):
-            if sorted(map(str, cast("list[object]", wanted))) != sorted(map(str, cast("list[object]", got))):
-                return f"safe field {name!r} differs"
-        elif got != wanted and str(got).lower() != str(wanted).lower():
+        got: object = one.safe.get(name)
+        if _folded(got) != _folded(wanted):
             return f"safe field {name!r} {'is missing' if got is None else 'differs'}"
     return None
+
+
+def _folded(value: object) -> object:
+    """Return a safe field as it is compared: lists as sets of names, codes without case."""
+    if isinstance(value, (list, tuple)):
+        return sorted(str(member) for member in cast("list[object]", value))
+    return str(value).lower()
 
 
 def _seconds(at: datetime, start: datetime) -> float:
@@ -257,8 +262,3 @@ def _states(one: Seen) -> bool:
     if one.args is None:
         return False
     return all(str(value) in one.view for value in one.args.values() if isinstance(value, (str, int)))
-
-
-def merged(one: Seen, **changes: object) -> Seen:
-    """Return what was seen with more known about it."""
-    return replace(one, **changes)  # type: ignore[arg-type]

@@ -215,7 +215,7 @@ def _verdict(policy: Json, where: str) -> tuple[str | None, str]:
     verdict = policy.get("verdict")
     if verdict is not None and verdict not in VERDICTS:
         raise Unreadable(f"{where}: verdict {verdict!r} is none of {', '.join(VERDICTS)}")
-    return cast("str | None", verdict), _optional(policy, "rule") or ""
+    return None if verdict is None else str(verdict), _optional(policy, "rule") or ""
 
 
 def _result(body: Json, where: str) -> Result:

@@ -21,7 +21,7 @@ from forbear.store.codec import decode, from_us
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear.testing.journey_format import Call, Control, Journey
-from forbear.testing.journey_tools import Quota, Verdict, controller_limits, declarations
+from forbear.testing.journey_tools import Author, controller_limits, declarations
 
 __all__ = ["Product"]
 
@@ -43,11 +43,10 @@ def _is_repair_signal(facts: RaisedFacts) -> bool:
 class Product:
     """A controller under a manual clock, with everything that a story does to it."""
 
-    def __init__(self, story: Journey, clock: ManualClock, folder: Path, *, verdict: Verdict, quota: Quota) -> None:
+    def __init__(self, story: Journey, clock: ManualClock, folder: Path, author: Author) -> None:
         self._story = story
         self._clock = clock
-        self._verdict = verdict
-        self._quota = quota
+        self._author = author
         crashes = any(isinstance(event, Control) and event.kind == "crash_restart" for _, event in story.events)
         self._path = str(folder / "journey.db") if crashes else ":memory:"
         self._starts = count(1, 100_000)
@@ -62,7 +61,7 @@ class Product:
             ids=SequenceIds(start=next(self._starts)),
             worker=False,
         )
-        controller.declare(declarations(self._story, verdict=self._verdict, quota=self._quota))
+        controller.declare(declarations(self._story, self._author))
         self._operator = Operator(controller)
         return controller
 
@@ -194,6 +193,17 @@ class Product:
                 if isinstance(action, Action) and isinstance(action.phase, AwaitingApproval):
                     # What the framework asks, it also answers.
                     return None if action.phase.by_framework else action.phase.fingerprint
+        return None
+
+    def ticket_of(self, call: Call) -> str | None:
+        """Return the ticket of the prompt that is open about a call."""
+        run = self._run_of(call.session, call.agent)
+        for row in self._controller.store.tickets("action"):
+            action = decode(row.body)
+            if not isinstance(action, Action) or (action.call.run, action.call.call_id) != (run, call.id):
+                continue
+            if isinstance(action.phase, AwaitingApproval):
+                return action.phase.ticket
         return None
 
     def phase(self, ticket: str) -> Phase | None:

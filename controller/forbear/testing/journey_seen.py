@@ -37,6 +37,7 @@ def of_reply(reply: Reply, *, call: str, hold: Hold | None, is_own: bool = True)
         suppressed=reply.suppressed,
         clear_forced=reply.clear_forced,
         view=reply.for_model() if reply.attempt is None else "",
+        message=(reply.envelope.safe_message or "") if reply.attempt is None else "",
         is_own=is_own,
     )
 

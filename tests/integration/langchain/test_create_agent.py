@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from forbear import Controller, Refused
-from forbear.errors import ConfigError
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -17,24 +14,25 @@ from langchain.agents.middleware import (
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
+from forbear import Controller, Refused
+from forbear.errors import ConfigError
 from forbear_adapters.langchain import RecoveryMiddleware
 from forbear_adapters.langgraph import deliver_ready
+from tests.integration.langchain.chat import Scripted, model
 from tests.integration.langgraph.support import (
     FakeClock,
     Says,
     World,
     answers,
     controller,
+    doing,
+    giving,
     human,
     questions,
-    says,
     thread,
     tool,
     yes,
@@ -43,43 +41,8 @@ from tests.integration.langgraph.support import (
 T = thread()
 
 
-class Scripted(BaseChatModel):
-    """Says the n-th line of its script at the n-th step, then "done"; counts how often it is asked."""
-
-    script: list[Any]
-    again: bool = False
-    prefix: str = "m"
-    asked: list[Any] = []
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        return self
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        self.asked.append([message for message in messages if isinstance(message, ToolMessage)])
-        step = sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in messages)
-        if step >= len(self.script) and not self.again:
-            said = AIMessage("done", id=f"{self.prefix}end{len(messages)}")
-        else:
-            line = self.script[min(step, len(self.script) - 1)]
-            said = line if isinstance(line, AIMessage) else says(step, line, prefix=self.prefix)
-        return ChatResult(generations=[ChatGeneration(message=said)])
-
-
-def model(*script: Says, again: bool = False, prefix: str = "m") -> Scripted:
-    return Scripted(script=list(script), again=again, prefix=prefix, asked=[])
-
-
 def agent(said: Scripted, tools: list[Any], *middleware: Any, saver: Any = None) -> Any:
+    """Return an agent with these layers, the first one outermost."""
     return create_agent(said, tools, middleware=middleware, checkpointer=saver)
 
 
@@ -100,7 +63,8 @@ def test_a_permanent_refusal_is_never_executed_again_also_under_a_retrying_middl
     retries = ToolRetryMiddleware(initial_delay=0.0, jitter=False)
     out = agent(model(*ORDER), _refusing(world), retries).invoke(human(), T)
     assert world.count("order") == 18
-    assert "SECRET" in str(answers(out)[0].content) and "try again" in str(answers(out)[0].content)
+    assert "SECRET" in str(answers(out)[0].content)
+    assert "try again" in str(answers(out)[0].content)
 
     for outer in ((), (ToolRetryMiddleware(initial_delay=0.0, jitter=False),)):
         world = World()
@@ -194,7 +158,7 @@ def test_a_result_that_became_ready_reaches_an_idle_agent() -> None:
 def test_a_denial_is_remembered_for_identical_calls() -> None:
     """Bare: `HumanInTheLoopMiddleware` asks five times about the same denied call."""
     script: list[Says] = [[("order", {"n": 1})]] * 5
-    tools = [tool("order", lambda n: "ordered")]
+    tools = [giving("order", "ordered")]
 
     hitl = HumanInTheLoopMiddleware(interrupt_on={"order": True})
     graph = agent(model(*script), tools, hitl, saver=InMemorySaver())
@@ -218,7 +182,7 @@ def test_a_denial_is_remembered_for_identical_calls() -> None:
 def test_limits_do_not_reset_on_resume() -> None:
     """Bare: `ToolCallLimitMiddleware(run_limit=2)` beside human approval lets six calls through: each resume starts at 0."""
     world = World()
-    tools = [tool("order", lambda n: world.do("order") or "ordered")]
+    tools = [doing(world, "order", "ordered")]
     limit = ToolCallLimitMiddleware(run_limit=2)
     hitl = HumanInTheLoopMiddleware(interrupt_on={"order": True})
     graph = agent(model(*ORDER), tools, limit, hitl, saver=InMemorySaver())
@@ -240,14 +204,19 @@ def test_limits_do_not_reset_on_resume() -> None:
 def test_several_prompts_are_answered_each_by_its_own() -> None:
     """Each call is a task of its own: two pauses are open at once, and one answer opens one of them."""
     world = World()
-    tools = [tool("order", lambda n: world.do("order", n) or f"ordered {n}")]
+    tools = [doing(world, "order", "ordered {n}")]
     with controller() as governed:
         governed.declare("order", effect="write", approval="always")
         graph = agent(
-            model([("order", {"n": 1}), ("order", {"n": 2})]), tools, RecoveryMiddleware(governed), saver=InMemorySaver()
+            model([("order", {"n": 1}), ("order", {"n": 2})]),
+            tools,
+            RecoveryMiddleware(governed),
+            saver=InMemorySaver(),
         )
         paused = graph.invoke(human(), T)
-        by_call = {p["tool_call_id"]: (pause.id, p) for pause in paused["__interrupt__"] for p in pause.value["prompts"]}
+        by_call = {
+            p["tool_call_id"]: (pause.id, p) for pause in paused["__interrupt__"] for p in pause.value["prompts"]
+        }
         pause, prompt = by_call["m0c1"]
         graph.invoke(Command(resume={pause: yes(prompt)}), T)
         assert world.done == [("order", 2)]
@@ -268,7 +237,7 @@ async def test_async_agents_are_governed_the_same_way() -> None:
         world.do("order", n)
         return "ordered"
 
-    tools = [tool("order", lambda n: "sync", order)]
+    tools = [tool("order", None, order)]
     with controller() as governed:
         governed.declare("order", effect="write", approval="always")
         graph = agent(model([("order", {"n": 1})]), tools, RecoveryMiddleware(governed), saver=InMemorySaver())
@@ -287,7 +256,7 @@ async def test_async_agents_are_governed_the_same_way() -> None:
             raise PermissionError
 
         said = model([("order", {"n": 1})], again=True)
-        graph = agent(said, [tool("order", lambda n: "sync", refusing)], RecoveryMiddleware(governed))
+        graph = agent(said, [tool("order", None, refusing)], RecoveryMiddleware(governed))
         out = await graph.ainvoke(human(), thread("other"))
     assert world.count("order") == 1
     assert "stopped using tools" in out["messages"][-1].content
@@ -311,7 +280,7 @@ async def test_a_sibling_is_not_cancelled_by_a_failing_call() -> None:
             failed.set()
             raise ConnectionResetError
 
-        return [tool("slow", lambda n: "", slow), tool("broken", lambda n: "", broken)]
+        return [tool("slow", None, slow), tool("broken", None, broken)]
 
     script: Says = [("slow", {"n": 1}), ("broken", {"n": 1})]
     world = World()
@@ -410,7 +379,8 @@ def test_a_sub_agent_pauses_at_the_top_and_repeats_nothing(inner_saver: Any) -> 
         outer, _ = _team(world, governed, saver=InMemorySaver(), inner_saver=inner_saver, inner_script=INNER)
         paused = outer.invoke(human(), T)
         prompt = questions(paused)[0]
-        assert prompt["path"][0] == "t1" and len(prompt["path"]) == 2
+        assert prompt["path"][0] == "t1"
+        assert len(prompt["path"]) == 2
         out = outer.invoke(Command(resume=yes(prompt)), T)
     assert (world.count("order"), world.count("gated")) == (1, 1)
     assert answers(out)[0].content == "done"

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forbear import Controller
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
+from forbear import Controller
 from forbear_adapters.langgraph import RecoveryToolNode
 from tests.integration.langgraph.support import (
     Model,
@@ -161,4 +161,4 @@ def main(root: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))))
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]))) + "\n")

@@ -30,7 +30,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_killed_write_is_never_repeated(report: dict[str, Any], mode: str) -> None:
     """Bare: kill -9 after the write, start again: the write is there twice. Ours: once, and the model is told "unknown"."""
     bare, governed = report[f"bare {mode}"], report[f"governed {mode}"]
-    assert bare["exits"] == [-9, 0] and governed["exits"] == [-9, 0]
+    assert bare["exits"] == [-9, 0]
+    assert governed["exits"] == [-9, 0]
     assert bare["effects"].count("order") == 2
     assert governed["effects"].count("order") == 1
     assert "OUTCOME_UNKNOWN" in governed["answers"][-1]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from forbear import Controller, Operator, Refused
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from forbear import Controller, Operator, Refused
 from forbear_adapters.langgraph import RecoveryToolNode, adeliver_ready, deliver_ready
 from tests.integration.langgraph.support import (
     FakeClock,

@@ -19,8 +19,10 @@ OWNED = tool_policy("t", effect="write")
 
 def refusal(**members: object) -> Value:
     """Return a nested refusal; outcome and executed stand at the top."""
-    top = {name: members.pop(name) for name in ("outcome", "executed") if name in members}
-    return Value({"ok": False, **top, "error": {"code": "DESK_CLOSED", "recovery": "do_not_retry", **members}})
+    value: dict[str, object] = {"ok": False}
+    value.update({name: members.pop(name) for name in ("outcome", "executed") if name in members})
+    value["error"] = {"code": "DESK_CLOSED", "recovery": "do_not_retry", **members}
+    return Value(value)
 
 
 @pytest.mark.parametrize("code", sorted(c for c, e in builtin_catalogue().entries.items() if e.owner == "controller"))
@@ -52,13 +54,23 @@ def test_unknown_codes_pass_and_are_counted(judge: Any) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    ["x" * 201, "See https://x.example", "Try again later.", "line\nline", "a\u202eb", "a\u200bb", "Check your credentials"],
+    [
+        "x" * 201,
+        "See https://x.example",
+        "Try again later.",
+        "line\nline",
+        "a\u202eb",
+        "a\u200bb",
+        "Check your credentials",
+    ],
     ids=lambda text: text[:12],
 )
 def test_owned_texts_pass_only_if_clean(judge: Any, message: str) -> None:
     """An owned text that the lint rejects is replaced by the catalogue's, and counted; a remote one always is."""
     counts = Counts()
-    assert judge(refusal(safe_message="The desk is closed."), OWNED, counts=counts).safe_message == "The desk is closed."
+    assert (
+        judge(refusal(safe_message="The desk is closed."), OWNED, counts=counts).safe_message == "The desk is closed."
+    )
     assert counts.replaced_texts == 0
     assert message not in view_text(judge(refusal(safe_message=message), OWNED, counts=counts))
     assert "closed." not in view_text(judge(refusal(safe_message="The desk is closed."), REMOTE, counts=counts))
@@ -80,7 +92,11 @@ def test_only_declared_strings_pass(judge: Any) -> None:
         alternatives=["paper_order"], preconditions=["read_desk"], approval_hosts=["approve.example"],
     )  # fmt: skip
     passed = judge(refusal(**members), declared)
-    assert (passed.constraint, passed.operation, passed.required_permission) == ("desk_status", "orders", "orders:write")
+    assert (passed.constraint, passed.operation, passed.required_permission) == (
+        "desk_status",
+        "orders",
+        "orders:write",
+    )
     assert passed.alternative_tools == ("paper_order",)
     assert passed.precondition is not None
     assert passed.approval_url == "https://approve.example/1"
@@ -120,7 +136,11 @@ def test_invalid_fields_pass_where_the_input_has_them(judge: Any) -> None:
         ({"recovery": "retry_after", "executed": "unknown"}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
         ({"recovery": "retry_after", "executed": "yes"}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
         ({"recovery": "retry_after", "outcome": "timeout"}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
-        ({"recovery": "retry_after", "outcome": "timeout", "executed": "no"}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
+        (
+            {"recovery": "retry_after", "outcome": "timeout", "executed": "no"},
+            Recovery.INSPECT_OUTCOME,
+            Executed.UNKNOWN,
+        ),
         ({"recovery": "repair_input", "effects_before_failure": True}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
         ({"recovery": "do_not_retry", "effects_before_failure": True}, Recovery.DO_NOT_RETRY, Executed.UNKNOWN),
         ({"recovery": "inspect_outcome", "executed": "no"}, Recovery.INSPECT_OUTCOME, Executed.UNKNOWN),
@@ -169,6 +189,11 @@ def test_named_ends(judge: Any, members: dict[str, object], seconds: float | Non
     """An end is the later of both ways to say it, never in the past, and never guessed."""
     envelope = judge(refusal(recovery="retry_after", **members), OWNED)
     assert envelope.reset_at == (None if seconds is None else NOW + timedelta(seconds=seconds))
+
+
+def test_only_a_wait_has_an_end(judge: Any) -> None:
+    """A time beside a final refusal is not a promise that it ends."""
+    assert judge(refusal(reset_at="2026-09-01T12:01:00Z"), OWNED).reset_at is None
 
 
 def test_an_end_that_is_too_far(judge: Any) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forbear.contract.body import (
     MAX_JSON,
+    MAX_SCAN,
     UNREADABLE,
     first,
     is_empty,
@@ -79,7 +80,8 @@ def test_parsed_takes_objects_as_they_are() -> None:
 
 def test_text_of_is_bounded() -> None:
     """Bytes are cut before they are decoded, and invalid UTF-8 is replaced."""
-    assert len(text_of(b"a" * 10_000_000)) == MAX_JSON + 1
+    assert len(text_of(b"a" * 10_000_000)) == MAX_SCAN
+    assert parsed(b"[]" + b" " * MAX_JSON + b"}") is UNREADABLE
     assert text_of(b"\xff") == "\ufffd"
     assert text_of({"a": 1}) == ""
 

@@ -37,7 +37,8 @@ def test_words_of_both_dialects(word: str, recovery: Recovery) -> None:
 def test_aliases() -> None:
     """`retry_at` is `reset_at`, `field_errors` is `invalid_fields`, `message` is `safe_message`."""
     read = read_envelope(
-        error(recovery="repair_input", retry_at="2026-09-01T12:00:00Z", field_errors=["qty"], message="No."), strict=True
+        error(recovery="repair_input", retry_at="2026-09-01T12:00:00Z", field_errors=["qty"], message="No."),
+        strict=True,
     )
     assert read.reset_at == datetime(2026, 9, 1, 12, tzinfo=UTC)
     assert read.invalid_fields == (InvalidField(name="qty"),)
@@ -82,6 +83,14 @@ def test_a_class_is_derived_from_the_code() -> None:
     assert read_envelope({"ok": False, "error": {"code": "RATE_LIMITED"}}).recovery is Recovery.RETRY_AFTER
     assert read_envelope(error()).recovery is Recovery.DO_NOT_RETRY
     assert read_envelope({**error(), "outcome": "unknown"}).recovery is Recovery.INSPECT_OUTCOME
+
+
+def test_a_class_counts_without_a_readable_code() -> None:
+    """A code in a foreign form is dropped where the class says what to do, and gets the class's own code."""
+    envelope, dropped = read_counted({"ok": False, "error": {"code": "E-42: no", "recovery": "do_not_retry"}})
+    assert (envelope.recovery, envelope.code, dropped) == (Recovery.DO_NOT_RETRY, "UPSTREAM_REFUSED", 1)
+    with pytest.raises(ContractError):
+        read_envelope({"ok": False, "error": {"code": "E-42: no", "recovery": "do_not_retry"}}, strict=True)
 
 
 def test_retryable_is_never_trusted() -> None:
@@ -223,6 +232,10 @@ def test_wrong_dialects() -> None:
         ({"ok": True, "outcome": "empty"}, True),
         ({"ok": False, "error": {"code": "X", "recovery": "?"}}, True),
         ({"code": "READ_FIRST", "recovery": "repair_input"}, True),
+        ({"error": {"code": "READ_FIRST", "recovery": "repair_input"}}, True),
+        ({"ok": False, "error": {"recovery": "repair_input"}}, True),
+        ({"error": {"code": "E1", "message": "no"}}, False),
+        ({"error": {"code": "E1", "recovery": "two weeks"}}, False),
         ([], False),
         (None, False),
     ],

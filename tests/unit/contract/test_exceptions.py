@@ -19,7 +19,7 @@ ONCE = Client(single_attempt=True, follow_redirects=False)
 SECRET = "PLANTED-SECRET-0001"
 
 
-def of(module: str, name: str, *bases: type[BaseException]) -> type[BaseException]:
+def of(module: str, name: str, *bases: type[Exception]) -> Any:
     """Return an exception class that says to come from a module."""
     return type(name, bases or (Exception,), {"__module__": module})
 
@@ -101,14 +101,14 @@ def test_an_earlier_failure_in_the_context_is_evidence(judge: Any) -> None:
     try:
         try:
             raise ReadTimeout
-        except Exception:
+        except ReadTimeout:
             raise ConnectError from None
-    except Exception as error:
+    except ConnectError as error:
         suppressed = error
     assert judge(Raised(suppressed, "connect", ONCE), "write").recovery is Recovery.RETRY_AFTER
-    error = ConnectError()
-    error.__context__ = ReadTimeout()
-    assert judge(Raised(error, "connect", ONCE), "write").recovery is Recovery.INSPECT_OUTCOME
+    unsuppressed = ConnectError()
+    unsuppressed.__context__ = ReadTimeout()
+    assert judge(Raised(unsuppressed, "connect", ONCE), "write").recovery is Recovery.INSPECT_OUTCOME
 
 
 def test_cause_chains_end(judge: Any) -> None:
@@ -152,7 +152,9 @@ def test_a_certificate_is_final(judge: Any) -> None:
         (of("httpx", "TooManyRedirects")(), Recovery.DO_NOT_RETRY, Recovery.INSPECT_OUTCOME),
         (of("langchain_core.tools", "ToolException")(), Recovery.REPAIR_INPUT, Recovery.REPAIR_INPUT),
     ],
-    ids=lambda value: type(value).__name__ + str(getattr(value, "args", "")) if isinstance(value, BaseException) else None,
+    ids=lambda value: (
+        type(value).__name__ + str(getattr(value, "args", "")) if isinstance(value, BaseException) else None
+    ),
 )
 def test_defaults(judge: Any, error: BaseException, read: Recovery, write: Recovery) -> None:
     """What nothing is known about is never repeated blindly, and a write is looked at."""
@@ -205,7 +207,12 @@ def test_an_answer_that_is_not_json(judge: Any) -> None:
         (of("botocore.exceptions", "NoCredentialsError")(), "build", Recovery.DO_NOT_RETRY, "AUTH_FAILED"),
         (of("pydantic_core", "ValidationError", ValueError)(), "build", Recovery.REPAIR_INPUT, "INPUT_INVALID"),
         (of("pydantic_core", "ValidationError", ValueError)(), "in_tool", Recovery.REPAIR_INPUT, "INPUT_INVALID"),
-        (of("pydantic_core", "ValidationError", ValueError)(), "response_body", Recovery.INSPECT_OUTCOME, "OUTCOME_UNKNOWN"),
+        (
+            of("pydantic_core", "ValidationError", ValueError)(),
+            "response_body",
+            Recovery.INSPECT_OUTCOME,
+            "OUTCOME_UNKNOWN",
+        ),
         (of("httpx", "InvalidURL")(), "unknown", Recovery.INSPECT_OUTCOME, "OUTCOME_UNKNOWN"),
     ],
     ids=["type", "protocol", "credentials", "validation", "validation in tool", "validation of answer", "late url"],
@@ -231,9 +238,9 @@ def test_before_sending(judge: Any, error: BaseException, phase: str, recovery: 
 def test_sqlstate(judge: Any, state: str, read: Recovery, write: Recovery) -> None:
     """A database's own code decides, also behind an ORM's wrapper."""
     inner = of("psycopg.errors", "Some")()
-    inner.sqlstate = state  # type: ignore[attr-defined]
+    inner.sqlstate = state
     outer = of("sqlalchemy.exc", "OperationalError")()
-    outer.orig = inner  # type: ignore[attr-defined]
+    outer.orig = inner
     for error in (inner, outer):
         assert judge(Raised(error, "execute")).recovery is read
         assert judge(Raised(error, "execute"), "write").recovery is write
@@ -245,22 +252,23 @@ def test_a_lost_database_connection(judge: Any) -> None:
     assert judge(Raised(lost, "execute"), "write").recovery is Recovery.INSPECT_OUTCOME
     assert judge(Raised(lost, "connect", ONCE), "write").recovery is Recovery.RETRY_AFTER
     invalidated = of("sqlalchemy.exc", "DBAPIError")()
-    invalidated.connection_invalidated = True  # type: ignore[attr-defined]
+    invalidated.connection_invalidated = True
     assert judge(Raised(invalidated), "write").recovery is Recovery.INSPECT_OUTCOME
 
 
 class Response:
     """A client's response as exceptions carry it."""
 
-    status_code = 429
-    headers = {"Retry-After": "5", "X-Debug": SECRET}
-    _content = b'{"code": "limited"}'
+    def __init__(self) -> None:
+        self.status_code = 429
+        self.headers = {"Retry-After": "5", "X-Debug": SECRET}
+        self._content = b'{"code": "limited"}'
 
 
 def test_an_exception_with_a_status_is_judged_by_it(judge: Any) -> None:
     """HTTP evidence inside an exception counts, unless hidden attempts or redirects came before it."""
     error = of("httpx", "HTTPStatusError")(SECRET)
-    error.response = Response()  # type: ignore[attr-defined]
+    error.response = Response()
     envelope = judge(Raised(error, "response"), "write")
     assert (envelope.recovery, envelope.http_status) == (Recovery.RETRY_AFTER, 429)
     assert envelope.reset_at is not None
@@ -271,11 +279,11 @@ def test_an_exception_with_a_status_is_judged_by_it(judge: Any) -> None:
 def test_the_vendors_own_client_names_the_profile(judge: Any) -> None:
     """The exception of a vendor's own client is judged by that vendor's conventions."""
     error = of("openai", "RateLimitError")()
-    error.status_code = 429  # type: ignore[attr-defined]
-    error.body = {"error": {"code": "insufficient_quota"}}  # type: ignore[attr-defined]
+    error.status_code = 429
+    error.body = {"error": {"code": "insufficient_quota"}}
     assert judge(Raised(error)).recovery is Recovery.DO_NOT_RETRY
     boto = of("botocore.exceptions", "ClientError")()
-    boto.response = {  # type: ignore[attr-defined]
+    boto.response = {
         "Error": {"Code": "ThrottlingException", "Message": SECRET},
         "ResponseMetadata": {"HTTPStatusCode": 400, "HTTPHeaders": {"x-amz-retry-after": "1500"}},
     }
@@ -291,13 +299,13 @@ def test_protocol_errors_of_clients(judge: Any) -> None:
         name = "INVALID_ARGUMENT"
 
     rpc = of("grpc", "RpcError")
-    call = type("Call", (rpc,), {"__module__": "grpc._channel", "code": lambda self: Code()})
+    call = type("Call", (rpc,), {"__module__": "grpc._channel", "code": lambda _: Code()})
     assert judge(Raised(call()), "write").recovery is Recovery.REPAIR_INPUT
     assert judge(Raised(rpc()), "write").recovery is Recovery.INSPECT_OUTCOME
     mcp = of("mcp.shared.exceptions", "McpError")()
-    mcp.error = type("E", (), {"code": -32602, "data": None})()  # type: ignore[attr-defined]
+    mcp.error = type("E", (), {"code": -32602, "data": None})()
     assert judge(Raised(mcp), "write").recovery is Recovery.REPAIR_INPUT
-    mcp.error = type("E", (), {"code": -32600, "data": None})()  # type: ignore[attr-defined]
+    mcp.error = type("E", (), {"code": -32600, "data": None})()
     assert judge(Raised(mcp), "write").recovery is Recovery.INSPECT_OUTCOME
 
 
@@ -324,12 +332,10 @@ def test_hostile_exceptions(judge: Any) -> None:
 
 def test_exception_rules_come_first(judge: Any) -> None:
     """The author's rule for a class decides, by its full name or that of a base."""
-    full = f"{__name__}.Hostile"
     policy = tool_policy(
         "t", effect="write",
         exception_rules=[{"exception": f"{Hostile.__module__}.Hostile", "recovery": "do_not_retry", "code": "DESK_FROZEN"}],
     )  # fmt: skip
-    assert full
     envelope = judge(Raised(Hostile()), policy)
     assert (envelope.recovery, envelope.code) == (Recovery.DO_NOT_RETRY, "DESK_FROZEN")
     assert judge(Raised(Exception()), policy).recovery is Recovery.INSPECT_OUTCOME
@@ -345,10 +351,16 @@ def test_refused_speaks_the_contract(judge: Any) -> None:
     """Raising `Refused` is the contract from Python; what it says is checked like any envelope."""
     policy = tool_policy("t", effect="write", constraints={"desk_status": "target"})
     envelope = judge(
-        Raised(Refused("DESK_FROZEN_BY_OWNER", constraint="desk_status", recovery="do_not_retry", safe_message="Frozen.")),
+        Raised(
+            Refused("DESK_FROZEN_BY_OWNER", constraint="desk_status", recovery="do_not_retry", safe_message="Frozen.")
+        ),
         policy,
     )
-    assert (envelope.code, envelope.constraint, envelope.safe_message) == ("DESK_FROZEN_BY_OWNER", "desk_status", "Frozen.")
+    assert (envelope.code, envelope.constraint, envelope.safe_message) == (
+        "DESK_FROZEN_BY_OWNER",
+        "desk_status",
+        "Frozen.",
+    )
     assert envelope.executed is Executed.NO
     assert judge(Raised(Refused("no code")), "write").recovery is Recovery.INSPECT_OUTCOME
     assert judge(Raised(Refused("RATE_LIMITED")), "write").recovery is Recovery.RETRY_AFTER

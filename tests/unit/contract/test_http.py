@@ -326,8 +326,9 @@ def test_the_contract_in_a_body(judge: Any) -> None:
     assert judge(http(200, body=body), speaking).code == "DESK_FROZEN"
     assert judge(http(500, body=body), speaking).recovery is Recovery.INSPECT_OUTCOME
     assert judge(http(403, body=body), speaking).recovery is Recovery.DO_NOT_RETRY
-    silent = tool_policy("t", effect="write", trust="remote")
-    assert judge(http(200, body=body), silent).recovery is None
+    for silent in (tool_policy("t", effect="write", trust="remote"), tool_policy("t", effect="write")):
+        # A protocol's answer is not the value of an in-process function, whoever owns the tool.
+        assert judge(http(200, body=body), silent).recovery is None
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,14 @@ def test_a_wrong_expectation_is_a_failure(change: dict[str, object], got: str) -
     assert [(failure.id, failure.got) for failure in failures] == [("ra-20", got)]
 
 
-@pytest.mark.parametrize("form", ["RATE_LIMITED", "rate_limited", "UkFURV9MSU1JVEVE"])
-def test_a_leak_is_a_failure(form: str) -> None:
-    """The runner finds a planted text in what a model would see."""
+@pytest.mark.parametrize(
+    ("planted", "failures"), [("RATE_LIMITED", ["leak"]), ("rate_limited", ["leak"]), ("nothing like it", [])]
+)
+def test_a_leak_is_a_failure(planted: str, failures: list[str]) -> None:
+    """The runner finds a planted text, also in other case, in what a model would see."""
     vector = json.loads(next(line for line in LINES if '"ra-20"' in line))
-    vector["must_not_leak"] = [form] if form != "UkFURV9MSU1JVEVE" else ["nothing like it"]
-    leaked = [failure.got for failure in run_signals([json.dumps(vector)])]
-    assert leaked == (["leak"] if form == "RATE_LIMITED" or form.upper() == "RATE_LIMITED" else [])
+    vector["must_not_leak"] = [planted]
+    assert [failure.got for failure in run_signals([json.dumps(vector)])] == failures
 
 
 def test_a_vector_of_unknown_kind_is_a_failure() -> None:

@@ -47,7 +47,7 @@ def at(hint: t.Hint | None) -> float | str | None:
         ("inf", None),
         ("0x10", None),
         ("٣٠", None),
-        ("３０", None),
+        ("\uff13\uff10", None),
         ("²", None),
         ("1,5", 5),
         ("30, 60", 60),

@@ -34,7 +34,11 @@ class Chat:
         message = {"role": "assistant", "content": text, "annotations": []}
         if calls:
             message["tool_calls"] = [
-                {"id": i, "type": "function", "function": {"name": n, "arguments": a if isinstance(a, str) else json.dumps(a)}}
+                {
+                    "id": i,
+                    "type": "function",
+                    "function": {"name": n, "arguments": a if isinstance(a, str) else json.dumps(a)},
+                }
                 for i, n, a in calls
             ]
         return {"id": "x", "choices": [{"index": 0, "finish_reason": "length" if cut else "stop", "message": message}]}
@@ -253,10 +257,15 @@ def test_arguments_that_do_not_parse_are_repaired_by_the_model(ready, desk, loop
 
 @SHAPES
 def test_a_call_is_the_same_however_its_arguments_are_written(ready, desk, loop, shape):
-    """"5" for 5, or a default that is written out, does not get past a refusal."""
+    """ "5" for 5, or a default that is written out, does not get past a refusal."""
     desk.script["frozen"] = Refused("AMOUNT_TOO_LARGE", recovery="repair_input", executed="no", invalid_fields=["qty"])
     messages = [said()]
-    written = ({"desk": "frozen"}, {"desk": "frozen", "qty": 1}, {"desk": "frozen", "qty": "1"}, {"qty": 1.0, "desk": "frozen"})
+    written = (
+        {"desk": "frozen"},
+        {"desk": "frozen", "qty": 1},
+        {"desk": "frozen", "qty": "1"},
+        {"qty": 1.0, "desk": "frozen"},
+    )
     for number, arguments in enumerate(written):
         messages = loop(shape, shape.response((str(number), "place_order", arguments)), messages, ready).messages
     assert desk.received == [("frozen", 1)]
@@ -506,7 +515,10 @@ def test_custom_tools_take_their_text_as_one_argument(controller):
         return "ok"
 
     controller.declare("shell", effect="write")
-    chat = {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}]}
+    chat = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}],
+    }
     assert execute(chat, [said()], [shell], controller, run="a").messages[-1]["content"] == "ok"
     item = {"type": "custom_tool_call", "call_id": "1", "name": "shell", "input": "pwd"}
     made = execute([item], [said()], [shell], controller, run="b", codec="openai-responses").messages[-1]

@@ -374,6 +374,7 @@ def test_an_earlier_declaration_is_kept(controller, place, placed):
 
 # ---- signature ------------------------------------------------------------------------------------------------------
 
+
 def annotated(desk: Annotated[str, "the desk"], side: Side = "buy", *rest: int, **more: OnlyForCheckers) -> Side:
     """Say."""
     return side
@@ -630,7 +631,9 @@ def breakable(opened):
         store.broken = frozenset()
 
 
-@pytest.mark.parametrize("error", [StoreError("disk is gone"), sqlite3.OperationalError(SECRET), ZeroDivisionError(SECRET)])
+@pytest.mark.parametrize(
+    "error", [StoreError("disk is gone"), sqlite3.OperationalError(SECRET), ZeroDivisionError(SECRET)]
+)
 @pytest.mark.parametrize("kind", ["sync", "async", "loop"])
 def test_a_broken_controller_runs_no_tool(breakable, error, kind):
     """Whatever fails before the decision is stored, the function does not run and no foreign text gets out."""
@@ -695,7 +698,9 @@ def test_signals_of_frameworks_pass_through(controller):
         def ask(error: BaseException = error) -> None:
             raise error
 
-        governed = govern(ask, controller, name=type(error).__name__, signals=signals, effect="write", run="r", bind=False)
+        governed = govern(
+            ask, controller, name=type(error).__name__, signals=signals, effect="write", run="r", bind=False
+        )
         with pytest.raises(type(error)) as raised:
             governed()
         assert raised.value is error

@@ -7,12 +7,12 @@ import json
 from datetime import timedelta
 
 import pytest
-from forbear_adapters.tenacity import recovery, retry_on
 from tenacity import AsyncRetrying, Retrying, retry
 
 from forbear import Outcome, Recovery, RecoveryPolicy, Refused
 from forbear.errors import ConfigError
 from forbear.testing.clock import ManualClock
+from forbear_adapters.tenacity import recovery, retry_on
 
 SOON = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=2, executed="no")
 LATER = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60, executed="no")
@@ -178,7 +178,7 @@ def test_no_text_of_an_exception_gets_out(clock, slept, gives):
 
 
 def test_statistics_count_attempts(clock, slept):
-    """tenacity's statistics stay true: two attempts, and the time that was waited."""
+    """Tenacity's statistics stay true: two attempts, and the time that was waited."""
     tool = Tool(SOON, 1)
 
     @retry(sleep=slept, **parts(clock, effect="write"))
