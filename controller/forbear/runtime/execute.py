@@ -227,6 +227,7 @@ class _Step:
             self._catch_up()
             is_said = bool(before) and before[-1].get("role") == "assistant"
             self._is_final = is_said and (not proposed or self._at < len(before))
+            self._place_ready(proposed)
             if proposed and codec.turns(self.messages[self._at :]):
                 self._give_up(proposed)
                 return []
@@ -308,17 +309,27 @@ class _Step:
             if made is not None:
                 self.messages = made
 
+    def _open(self, proposed: Sequence[Proposed]) -> list[Proposed]:
+        done = self.codec.answered(self.messages[self._at :])
+        return [one for one in proposed if one.call_id not in done]
+
+    def _place_ready(self, proposed: Sequence[Proposed]) -> None:
+        """Answer calls that have no result yet with what became of them meanwhile: changed by a person, expired."""
+        told = {reply.call_id: reply for reply in self._ready if reply.run == self._handle.id}
+        self._add([(one, told[one.call_id]) for one in self._open(proposed) if one.call_id in told])
+
     def _give_up(self, proposed: Sequence[Proposed]) -> None:
         """Answer calls that waited for approval when the person wrote something else instead: they do not run."""
-        done = self.codec.answered(self.messages[self._at :])
-        told = {reply.call_id: reply for reply in self._ready}
-        results: list[Result] = []
-        for one in proposed:
-            if one.call_id in done:
-                continue
+        given_up: list[tuple[Proposed, Reply]] = []
+        for one in self._open(proposed):
             cancelled = self._handle.cancel(one.call_id) if one.call_id else []
-            reply = told.get(one.call_id) or next(iter(cancelled), None) or self._cancelled(one)
-            results.append(_result(one.call_id, reply, _text(reply, Shot()), is_custom=one.is_custom))
+            given_up.append((one, next(iter(cancelled), None) or self._cancelled(one)))
+        self._add(given_up)
+
+    def _add(self, answers: Sequence[tuple[Proposed, Reply]]) -> None:
+        results = [
+            _result(one.call_id, reply, _text(reply, Shot()), is_custom=one.is_custom) for one, reply in answers
+        ]
         self.messages = self.codec.add(self.messages, self._at, results)
 
     def _cancelled(self, one: Proposed) -> Reply:
@@ -385,9 +396,12 @@ def _result(call_id: str, reply: Reply, text: str, *, is_custom: bool = False) -
 def _text(reply: Reply, shot: Shot) -> str:
     """Return what the model reads: a text as it is, any other value as JSON, else the controller's view."""
     found = shot.value if reply.would is not None and shot.value is not None else value_of(reply, shot)
-    if found is not None and not isinstance(found[0], (str, type(None))):
+    value = None if found is None else found[0]
+    if isinstance(value, str) and value:
+        return value
+    if value not in (None, ""):
         try:
-            return json.dumps(plain(found[0], "result"), ensure_ascii=False)
+            return json.dumps(plain(value, "result"), ensure_ascii=False)
         except NotJson:
             pass
     return reply.for_model()

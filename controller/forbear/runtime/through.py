@@ -162,11 +162,15 @@ def _close(value: object) -> None:
 
 
 def value_of(reply: Reply, shot: Shot) -> tuple[object] | None:
-    """Return the value of a completed call (a tuple, because it may be None), or None where there is no value."""
+    """Return the value of a completed call (a tuple, because it may be None), or None where there is no value.
+
+    The result of a call that a person changed is none of the call that was proposed: the text says what ran instead.
+    """
     if not reply.ok or reply.envelope.reason == RESULT_NOT_KEPT:
         return None
     if reply.value is not None:
-        return (reply.value,)
+        # Looked at only here: most replies have a value and nothing else.
+        return (reply.value,) if shot.value is not None or reply.effective is None else None
     if shot.value is not None and shot.value[0] is None:
         return (None,)
     return (None,) if reply.answer is Answer.DELIVERED and reply.envelope.recovery is None else None

@@ -365,6 +365,7 @@ def test_a_pause_for_approval_is_resumed_from_plain_json(asking, desk, loop, sha
             assert json.loads(text)["error"]["code"] == "USER_DENIED"
         case _:
             assert desk.received == ["a", ("north", 1)]
+            assert json.loads(text)["changed_by"] == "person"
 
 
 @SHAPES
