@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tests.compat.builders import BUILDERS, case_id
+from tests.compat.builders import LIBRARIES, case_id
 
 TOP = Path(__file__).parents[2]
 FOLDER = TOP / ".venv-frameworks"
@@ -56,7 +56,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 def try_one(name: str) -> Row:
     """Build the environment of one library, run the tests in it, and return what came out."""
-    builder = BUILDERS[name]
+    library = LIBRARIES[name]
     uv = os.environ.get("UV", "uv")
     slug = name.lower().replace(" ", "-")
     place = FOLDER / slug
@@ -65,11 +65,11 @@ def try_one(name: str) -> Row:
         made = run(uv, "venv", "--quiet", "--python", os.environ.get("PYTHON", sys.executable), place)
         if made.returncode:
             return Row(name, "-", {}, True, made.stderr)
-    installed = run(uv, "pip", "install", "--quiet", "--python", python, "--editable", ".", *NEEDED, *builder.packages)
+    installed = run(uv, "pip", "install", "--quiet", "--python", python, "--editable", ".", *NEEDED, library.package)
     if installed.returncode:
         return Row(name, "-", {}, True, installed.stderr)
     listed = json.loads(run(uv, "pip", "list", "--format", "json", "--python", python).stdout)
-    version = next(one["version"] for one in listed if one["name"] == builder.packages[0])
+    version = next(one["version"] for one in listed if one["name"] == library.package)
     report = place / "report.xml"
     ran = run(
         python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", case_id(name),
@@ -79,14 +79,14 @@ def try_one(name: str) -> Row:
 
 
 def _read(name: str, version: str, report: Path, ran: subprocess.CompletedProcess[str]) -> Row:
-    cells = {column: [] for column in TESTS.values()}
+    cells: dict[str, list[str]] = {column: [] for column in TESTS.values()}
     failed = ran.returncode != 0
     if report.exists():
-        for case in ET.parse(report).iter("testcase"):
+        for case in ET.parse(report).iter("testcase"):  # noqa: S314 - the report that pytest just wrote
             test, _, parameters = case.attrib["name"].partition("[")
             kind = parameters.rstrip("]").rpartition("-")[2]
             wrong = case.find("failure") is not None or case.find("error") is not None
-            lost = test.endswith("reaches_the_tool") and kind in BUILDERS[name].loses_context
+            lost = test.endswith("reaches_the_tool") and kind in LIBRARIES[name].loses_context
             cells[TESTS[test]].append(f"{kind} FAILED" if wrong else f"not {kind}" if lost else kind)
     return Row(
         name, version, {column: " ".join(kinds) for column, kinds in cells.items()}, failed, ran.stdout + ran.stderr
@@ -104,8 +104,8 @@ def table(rows: list[Row]) -> str:
 
 def main(chosen: list[str]) -> int:
     """Try the chosen libraries, two at a time, and say after each how it went."""
-    known = {name.lower(): name for name in BUILDERS}
-    names = [known[one.lower()] for one in chosen] if chosen else list(BUILDERS)
+    known = {name.lower(): name for name in LIBRARIES}
+    names = [known[one.lower()] for one in chosen] if chosen else list(LIBRARIES)
     rows: dict[str, Row] = {}
     with ThreadPoolExecutor(max_workers=2) as pool:
         for done, row in enumerate(pool.map(try_one, names), 1):

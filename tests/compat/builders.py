@@ -5,26 +5,27 @@ Nothing is imported before it is used: each library is installed in an environme
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import importlib.util
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 Fn = Callable[..., Any]
 Arguments = Mapping[str, object]
 
 
-class Builder:
-    """One library."""
+def load(module: str) -> Any:
+    """Import a library when it is used. By name: type checkers cannot see it where it is not installed."""
+    return importlib.import_module(module)
 
-    # What is installed, and the module that shows that it is.
-    packages: ClassVar[tuple[str, ...]]
-    module: ClassVar[str]
-    # Kinds of functions that the library takes.
-    kinds: ClassVar[tuple[str, ...]] = ("sync", "async")
-    # Kinds of functions that the library calls in a thread without the caller's context.
-    loses_context: ClassVar[tuple[str, ...]] = ()
+
+class Builder:
+    """How one library makes tools."""
 
     @abstractmethod
     def tool(self, fn: Fn) -> Any:
@@ -38,51 +39,27 @@ class Builder:
     async def call(self, tool: Any, arguments: Arguments) -> Any:
         """Call the tool as the library's own loop does, and return what it gave."""
 
-    @classmethod
-    def is_installed(cls) -> bool:
-        """Say whether the library is there."""
-        top, _, rest = cls.module.partition(".")
-        if importlib.util.find_spec(top) is None:
-            return False
-        try:
-            return not rest or importlib.util.find_spec(cls.module) is not None
-        except ModuleNotFoundError:
-            return False
-
 
 def _is_async(fn: Fn) -> bool:
-    import inspect
-
     return inspect.iscoroutinefunction(fn)
 
 
 class PydanticAi(Builder):
-    packages = ("pydantic-ai-slim",)
-    module = "pydantic_ai"
-
     def tool(self, fn: Fn) -> Any:
-        from pydantic_ai import Agent
-        from pydantic_ai.models.function import FunctionModel
-
-        self.asked: list[Any] = []
         self.arguments: Arguments = {}
 
         def model(messages: Any, info: Any) -> Any:
-            from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+            shapes = load("pydantic_ai.messages")
+            results = [part for message in messages for part in message.parts if part.part_kind == "tool-return"]
+            if results:
+                return shapes.ModelResponse(parts=[shapes.TextPart(str(results[-1].content))])
+            return shapes.ModelResponse(parts=[shapes.ToolCallPart(fn.__name__, dict(self.arguments))])
 
-            self.asked.append(info.function_tools)
-            parts = [part for message in messages for part in message.parts if part.part_kind == "tool-return"]
-            if parts:
-                return ModelResponse(parts=[TextPart(str(parts[-1].content))])
-            return ModelResponse(parts=[ToolCallPart(fn.__name__, dict(self.arguments))])
-
-        return Agent(FunctionModel(model), tools=[fn])
+        return load("pydantic_ai").Agent(load("pydantic_ai.models.function").FunctionModel(model), tools=[fn])
 
     async def schema(self, tool: Any) -> Any:
-        from pydantic_ai.tools import Tool
-
         (made,) = tool._function_toolset.tools.values()
-        return Tool(made.function).function_schema.json_schema
+        return load("pydantic_ai.tools").Tool(made.function).function_schema.json_schema
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
         self.arguments = arguments
@@ -90,13 +67,8 @@ class PydanticAi(Builder):
 
 
 class GoogleAdk(Builder):
-    packages = ("google-adk",)
-    module = "google.adk.tools"
-
     def tool(self, fn: Fn) -> Any:
-        from google.adk.tools import FunctionTool
-
-        return FunctionTool(fn)
+        return load("google.adk.tools").FunctionTool(fn)
 
     async def schema(self, tool: Any) -> Any:
         declaration = tool._get_declaration()
@@ -107,13 +79,8 @@ class GoogleAdk(Builder):
 
 
 class Strands(Builder):
-    packages = ("strands-agents",)
-    module = "strands"
-
     def tool(self, fn: Fn) -> Any:
-        from strands import tool
-
-        return tool(fn)
+        return load("strands").tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.tool_spec["inputSchema"]["json"]
@@ -125,13 +92,8 @@ class Strands(Builder):
 
 
 class AgentFramework(Builder):
-    packages = ("agent-framework-core",)
-    module = "agent_framework"
-
     def tool(self, fn: Fn) -> Any:
-        from agent_framework import tool
-
-        return tool(fn)
+        return load("agent_framework").tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.parameters()
@@ -141,13 +103,12 @@ class AgentFramework(Builder):
 
 
 class LlamaIndex(Builder):
-    packages = ("llama-index-core",)
-    module = "llama_index.core"
-
     def tool(self, fn: Fn) -> Any:
-        from llama_index.core.tools import FunctionTool
-
-        return FunctionTool.from_defaults(async_fn=fn) if _is_async(fn) else FunctionTool.from_defaults(fn=fn)
+        return (
+            load("llama_index.core.tools").FunctionTool.from_defaults(async_fn=fn)
+            if _is_async(fn)
+            else load("llama_index.core.tools").FunctionTool.from_defaults(fn=fn)
+        )
 
     async def schema(self, tool: Any) -> Any:
         return tool.metadata.get_parameters_dict()
@@ -157,32 +118,19 @@ class LlamaIndex(Builder):
 
 
 class Smolagents(Builder):
-    packages = ("smolagents",)
-    module = "smolagents"
-    kinds = ("sync",)
-
     def tool(self, fn: Fn) -> Any:
-        from smolagents import tool
-
-        return tool(fn)
+        return load("smolagents").tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.inputs
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        import asyncio
-
         return await asyncio.to_thread(tool, **arguments)
 
 
 class Agno(Builder):
-    packages = ("agno",)
-    module = "agno"
-
     def tool(self, fn: Fn) -> Any:
-        from agno.tools.function import Function
-
-        made = Function.from_callable(fn)
+        made = load("agno.tools.function").Function.from_callable(fn)
         made.process_entrypoint()
         return made
 
@@ -190,20 +138,14 @@ class Agno(Builder):
         return tool.parameters
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        from agno.tools.function import FunctionCall
-
-        return (await FunctionCall(function=tool, arguments=dict(arguments)).aexecute()).result
+        return (
+            await load("agno.tools.function").FunctionCall(function=tool, arguments=dict(arguments)).aexecute()
+        ).result
 
 
 class Haystack(Builder):
-    packages = ("haystack-ai",)
-    module = "haystack"
-    kinds = ("sync",)
-
     def tool(self, fn: Fn) -> Any:
-        from haystack.tools import create_tool_from_function
-
-        return create_tool_from_function(fn)
+        return load("haystack.tools").create_tool_from_function(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.parameters
@@ -213,71 +155,48 @@ class Haystack(Builder):
 
 
 class CrewAi(Builder):
-    packages = ("crewai",)
-    module = "crewai"
-    kinds = ("sync",)
-
     def tool(self, fn: Fn) -> Any:
-        from crewai.tools import tool
-
-        return tool(fn.__name__)(fn)
+        return load("crewai.tools").tool(fn.__name__)(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.args_schema.model_json_schema()["properties"]
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        import asyncio
-
         return await asyncio.to_thread(tool.run, **arguments)
 
 
 class AutoGen(Builder):
-    packages = ("autogen-core",)
-    module = "autogen_core"
-    loses_context = ("sync",)
-
     def tool(self, fn: Fn) -> Any:
-        from autogen_core.tools import FunctionTool
-
-        return FunctionTool(fn, description="Place an order.")
+        return load("autogen_core.tools").FunctionTool(fn, description="Place an order.")
 
     async def schema(self, tool: Any) -> Any:
         return tool.schema["parameters"]["properties"]
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        from autogen_core import CancellationToken
-
-        return tool.return_value_as_string(await tool.run_json(dict(arguments), CancellationToken()))
+        return tool.return_value_as_string(
+            await tool.run_json(dict(arguments), load("autogen_core").CancellationToken())
+        )
 
 
 class SemanticKernel(Builder):
-    packages = ("semantic-kernel",)
-    module = "semantic_kernel"
-
     def tool(self, fn: Fn) -> Any:
-        from semantic_kernel import Kernel
-        from semantic_kernel.functions import kernel_function
-
-        self.kernel = Kernel()
-        return self.kernel.add_function(plugin_name="desk", function=kernel_function(fn))
+        self.kernel = load("semantic_kernel").Kernel()
+        return self.kernel.add_function(
+            plugin_name="desk", function=load("semantic_kernel.functions").kernel_function(fn)
+        )
 
     async def schema(self, tool: Any) -> Any:
         return {parameter.name: parameter.schema_data for parameter in tool.parameters}
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        from semantic_kernel.functions import KernelArguments
-
-        return str(await self.kernel.invoke(tool, arguments=KernelArguments(**arguments)))
+        return str(
+            await self.kernel.invoke(tool, arguments=load("semantic_kernel.functions").KernelArguments(**arguments))
+        )
 
 
 class Anthropic(Builder):
-    packages = ("anthropic",)
-    module = "anthropic"
-
     def tool(self, fn: Fn) -> Any:
-        from anthropic import beta_async_tool, beta_tool
-
-        return beta_async_tool(fn) if _is_async(fn) else beta_tool(fn)
+        return load("anthropic").beta_async_tool(fn) if _is_async(fn) else load("anthropic").beta_tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.input_schema
@@ -288,13 +207,8 @@ class Anthropic(Builder):
 
 
 class LangChain(Builder):
-    packages = ("langchain",)
-    module = "langchain"
-
     def tool(self, fn: Fn) -> Any:
-        from langchain.tools import tool
-
-        return tool(fn)
+        return load("langchain.tools").tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.args
@@ -306,60 +220,41 @@ class LangChain(Builder):
 
 
 class OpenAiAgents(Builder):
-    packages = ("openai-agents",)
-    module = "agents"
-
     def tool(self, fn: Fn) -> Any:
-        from agents import function_tool
-
-        return function_tool(fn)
+        return load("agents").function_tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.params_json_schema
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        from agents.tool_context import ToolContext
-
         # A strict schema makes the model write every argument.
         text = json.dumps({"qty": 1, "side": "buy", **arguments})
-        context = ToolContext(context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=text)
+        context = load("agents.tool_context").ToolContext(
+            context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=text
+        )
         return await tool.on_invoke_tool(context, text)
 
 
 class FastMcp(Builder):
-    packages = ("fastmcp",)
-    module = "fastmcp"
-
     def tool(self, fn: Fn) -> Any:
-        from fastmcp import FastMCP
-
-        server = FastMCP("desk")
+        server = load("fastmcp").FastMCP("desk")
         server.tool(fn)
         return server
 
     async def schema(self, tool: Any) -> Any:
-        from fastmcp import Client
-
-        async with Client(tool) as client:
+        async with load("fastmcp").Client(tool) as client:
             (listed,) = await client.list_tools()
         return listed.input_schema
 
     async def call(self, tool: Any, arguments: Arguments) -> Any:
-        from fastmcp import Client
-
-        async with Client(tool) as client:
+        async with load("fastmcp").Client(tool) as client:
             (listed,) = await client.list_tools()
             return (await client.call_tool(listed.name, dict(arguments))).content[0].text
 
 
 class Dspy(Builder):
-    packages = ("dspy",)
-    module = "dspy"
-
     def tool(self, fn: Fn) -> Any:
-        import dspy
-
-        return dspy.Tool(fn)
+        return load("dspy").Tool(fn)
 
     async def schema(self, tool: Any) -> Any:
         return tool.args
@@ -373,21 +268,42 @@ def case_id(name: str) -> str:
     return name.replace(" ", "_")
 
 
-BUILDERS: dict[str, type[Builder]] = {
-    "Pydantic AI": PydanticAi,
-    "Google ADK": GoogleAdk,
-    "Strands Agents": Strands,
-    "Agent Framework": AgentFramework,
-    "LlamaIndex": LlamaIndex,
-    "smolagents": Smolagents,
-    "Agno": Agno,
-    "Haystack": Haystack,
-    "CrewAI": CrewAi,
-    "AutoGen": AutoGen,
-    "Semantic Kernel": SemanticKernel,
-    "Anthropic": Anthropic,
-    "LangChain": LangChain,
-    "OpenAI Agents": OpenAiAgents,
-    "FastMCP": FastMcp,
-    "DSPy": Dspy,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """One library."""
+
+    build: type[Builder]
+    # What is installed, and the module that shows that it is.
+    package: str
+    module: str
+    # Kinds of functions that the library takes.
+    kinds: tuple[str, ...] = ("sync", "async")
+    # Kinds that it calls in a thread without the caller's context.
+    loses_context: tuple[str, ...] = ()
+
+    def is_installed(self) -> bool:
+        """Say whether the library is there."""
+        try:
+            return importlib.util.find_spec(self.module) is not None
+        except ModuleNotFoundError:
+            return False
+
+
+LIBRARIES: dict[str, Library] = {
+    "Pydantic AI": Library(build=PydanticAi, package="pydantic-ai-slim", module="pydantic_ai"),
+    "Google ADK": Library(build=GoogleAdk, package="google-adk", module="google.adk.tools"),
+    "Strands Agents": Library(build=Strands, package="strands-agents", module="strands"),
+    "Agent Framework": Library(build=AgentFramework, package="agent-framework-core", module="agent_framework"),
+    "LlamaIndex": Library(build=LlamaIndex, package="llama-index-core", module="llama_index.core"),
+    "smolagents": Library(build=Smolagents, package="smolagents", module="smolagents", kinds=("sync",)),
+    "Agno": Library(build=Agno, package="agno", module="agno"),
+    "Haystack": Library(build=Haystack, package="haystack-ai", module="haystack", kinds=("sync",)),
+    "CrewAI": Library(build=CrewAi, package="crewai", module="crewai", kinds=("sync",)),
+    "AutoGen": Library(build=AutoGen, package="autogen-core", module="autogen_core", loses_context=("sync",)),
+    "Semantic Kernel": Library(build=SemanticKernel, package="semantic-kernel", module="semantic_kernel"),
+    "Anthropic": Library(build=Anthropic, package="anthropic", module="anthropic"),
+    "LangChain": Library(build=LangChain, package="langchain", module="langchain"),
+    "OpenAI Agents": Library(build=OpenAiAgents, package="openai-agents", module="agents"),
+    "FastMCP": Library(build=FastMcp, package="fastmcp", module="fastmcp"),
+    "DSPy": Library(build=Dspy, package="dspy", module="dspy"),
 }

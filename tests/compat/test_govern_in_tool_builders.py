@@ -7,20 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from forbear import Controller, Refused, govern, in_run
-from tests.compat.builders import BUILDERS, Builder, case_id
+from tests.compat.builders import LIBRARIES, Builder, case_id
 from tests.compat.subjects import SECRET, made
 
 CASES = [
     pytest.param(name, kind, id=f"{case_id(name)}-{kind}")
-    for name, builder in BUILDERS.items()
-    if builder.is_installed()
-    for kind in builder.kinds
+    for name, library in LIBRARIES.items()
+    if library.is_installed()
+    for kind in library.kinds
 ]
 pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture
 def controller() -> Iterator[Controller]:
+    """Open a controller in memory."""
     with Controller.open(":memory:", worker=False) as opened:
         yield opened
 
@@ -31,7 +32,7 @@ class Built:
     def __init__(self, name: str, kind: str, controller: Controller, *, run: str | None = "thread-1") -> None:
         self.received: list[str] = []
         self.raw = made(self.received, kind)
-        self.builder: Builder = BUILDERS[name]()
+        self.builder: Builder = LIBRARIES[name].build()
         self.governed = govern(self.raw, controller, run=run, effect="write", target="desk")
         self.tool = self.builder.tool(self.governed)
 
@@ -47,7 +48,7 @@ async def test_the_schema_is_that_of_the_function(name: str, kind: str, controll
     for argument in ("desk", "qty", "side"):
         assert argument in str(governed)
     try:
-        raw = BUILDERS[name]()
+        raw = LIBRARIES[name].build()
         expected = await raw.schema(raw.tool(built.raw))
     except Exception:  # noqa: BLE001 - some builders fail on the raw function, whose annotations are strings
         return
@@ -89,7 +90,7 @@ async def test_the_run_of_the_context_reaches_the_tool(name: str, kind: str, con
     """`in_run` around the agent is enough, except where the library loses the context: there is a warning then."""
     built = Built(name, kind, controller, run=None)
     with in_run("thread-1"):
-        if kind in built.builder.loses_context:
+        if kind in LIBRARIES[name].loses_context:
             with pytest.warns(RuntimeWarning, match="without a run id"):
                 await built.call(desk="north")
             return
@@ -101,7 +102,7 @@ async def test_the_run_of_the_context_reaches_the_tool(name: str, kind: str, con
     assert built.received == ["frozen", "frozen"]
 
 
-@pytest.mark.skipif(not BUILDERS["FastMCP"].is_installed(), reason="FastMCP is not installed here")
+@pytest.mark.skipif(not LIBRARIES["FastMCP"].is_installed(), reason="FastMCP is not installed here")
 async def test_a_tool_that_is_declared_to_return_a_dict_gives_a_dict(controller: Controller) -> None:
     """FastMCP checks results against the return type: `refusals="dict"` passes that check, for a value and a refusal."""
 
@@ -111,7 +112,7 @@ async def test_a_tool_that_is_declared_to_return_a_dict_gives_a_dict(controller:
         return {"id": 1}
 
     governed = govern(place_order, controller, run="r", refusals="dict", effect="write", target="desk")
-    builder = BUILDERS["FastMCP"]()
+    builder = LIBRARIES["FastMCP"].build()
     tool = builder.tool(governed)
     assert '"id":1' in str(await builder.call(tool, {"desk": "north"})).replace(" ", "")
     assert "DESK_FROZEN" in str(await builder.call(tool, {"desk": "frozen"}))

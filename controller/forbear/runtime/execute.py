@@ -19,7 +19,7 @@ from forbear.core.vocabulary import Answer, Executed, Outcome
 from forbear.errors import Refused, UsageError
 from forbear.runtime.calls import arguments_of
 from forbear.runtime.codecs import Codec, Message, Proposed, Result, codec_for
-from forbear.runtime.controller import Controller, Where
+from forbear.runtime.controller import Controller
 from forbear.runtime.flows import turn_flow
 from forbear.runtime.function import Function
 from forbear.runtime.govern import declared_function
@@ -29,6 +29,7 @@ from forbear.runtime.reply import Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Executor, Signals
 from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
+from forbear.runtime.where import Where
 
 __all__ = ["Next", "Progress", "Tools", "aexecute", "execute"]
 

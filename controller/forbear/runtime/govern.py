@@ -17,12 +17,13 @@ from typing import Final, Literal, ParamSpec, TypeVar, cast
 
 from forbear.core.vocabulary import Mode
 from forbear.errors import UsageError
-from forbear.runtime.controller import Controller, Where
+from forbear.runtime.controller import Controller
 from forbear.runtime.function import MARK, Bound, Function
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Signals
 from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
+from forbear.runtime.where import Where
 
 __all__ = ["Refusals", "govern", "in_run"]
 

@@ -18,13 +18,14 @@ from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery
 from forbear.errors import ForbearError, StoreError, UsageError
 from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_reply, ungoverned_flow
-from forbear.runtime.controller import Controller, Where
+from forbear.runtime.controller import Controller
 from forbear.runtime.engine import RESULT_NOT_KEPT, Ask, Engine
 from forbear.runtime.flows import propose_flow, run_attempt
 from forbear.runtime.function import Bound, Function
 from forbear.runtime.perform import run_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Flow, Signals
+from forbear.runtime.where import Where
 
 __all__ = ["Passed", "Runner", "Shot", "acall_tool", "bind_once", "call_tool", "executor_of", "on_loop", "value_of"]
 

@@ -6,15 +6,21 @@ import asyncio
 import copy
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from forbear import Answer, Next, Operator, Refused, aexecute, execute
+from forbear import Answer, Controller, Next, Operator, Refused, aexecute, execute
 from forbear.errors import ConfigError, UsageError
 from forbear.runtime.codecs import CODECS
+from forbear.testing.clock import ManualClock
+
+Opener = Callable[..., Controller]
 
 FROZEN = Refused("DESK_FROZEN", recovery="do_not_retry", executed="no")
 LATER = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60, executed="no")
@@ -30,7 +36,7 @@ class Chat:
     codec = "openai-chat"
 
     @staticmethod
-    def response(*calls, text=None, cut=False):
+    def response(*calls: Any, text: Any = None, cut: Any = False) -> Any:
         message = {"role": "assistant", "content": text, "annotations": []}
         if calls:
             message["tool_calls"] = [
@@ -44,11 +50,11 @@ class Chat:
         return {"id": "x", "choices": [{"index": 0, "finish_reason": "length" if cut else "stop", "message": message}]}
 
     @staticmethod
-    def results(messages):
+    def results(messages: Any) -> Any:
         return {m["tool_call_id"]: m["content"] for m in messages if m["role"] == "tool"}
 
     @staticmethod
-    def is_valid(messages):
+    def is_valid(messages: Any) -> Any:
         """Say whether the API would take it: each call is answered right after its message, in order."""
         for at, message in enumerate(messages):
             ids = [call["id"] for call in message.get("tool_calls", ())]
@@ -68,8 +74,8 @@ class Responses:
     codec = "openai-responses"
 
     @staticmethod
-    def response(*calls, text=None, cut=False):
-        output = [{"type": "reasoning", "id": "rs", "summary": []}]
+    def response(*calls: Any, text: Any = None, cut: Any = False) -> Any:
+        output: list[dict[str, Any]] = [{"type": "reasoning", "id": "rs", "summary": []}]
         if text is not None:
             output.append({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
         output += [
@@ -80,11 +86,11 @@ class Responses:
         return {"id": "resp", "status": "incomplete" if cut else "completed", "output": output}
 
     @staticmethod
-    def results(messages):
+    def results(messages: Any) -> Any:
         return {m["call_id"]: m["output"] for m in messages if m.get("type") == "function_call_output"}
 
     @staticmethod
-    def is_valid(messages):
+    def is_valid(messages: Any) -> Any:
         calls = [m["call_id"] for m in messages if m.get("type") == "function_call"]
         return set(Responses.results(messages)) == set(calls)
 
@@ -95,8 +101,8 @@ class Anthropic:
     codec = "anthropic"
 
     @staticmethod
-    def response(*calls, text=None, cut=False):
-        content = [] if text is None else [{"type": "text", "text": text}]
+    def response(*calls: Any, text: Any = None, cut: Any = False) -> Any:
+        content: list[dict[str, Any]] = [] if text is None else [{"type": "text", "text": text}]
         content += [
             {"type": "tool_use", "id": i, "name": n, "input": a if isinstance(a, dict) else {}} for i, n, a in calls
         ]
@@ -104,11 +110,11 @@ class Anthropic:
                 "stop_reason": "max_tokens" if cut else "tool_use"}  # fmt: skip
 
     @staticmethod
-    def results(messages):
+    def results(messages: Any) -> Any:
         return {b["tool_use_id"]: b["content"] for b in Anthropic.blocks(messages)}
 
     @staticmethod
-    def blocks(messages):
+    def blocks(messages: Any) -> Any:
         return [
             block
             for m in messages
@@ -118,7 +124,7 @@ class Anthropic:
         ]
 
     @staticmethod
-    def is_valid(messages):
+    def is_valid(messages: Any) -> Any:
         for at, message in enumerate(messages):
             if message["role"] != "assistant" or not isinstance(message["content"], list):
                 continue
@@ -132,16 +138,17 @@ class Anthropic:
 SHAPES = pytest.mark.parametrize("shape", [Chat, Litellm, Responses, Anthropic], ids=lambda shape: shape.codec)
 
 
-def said(text="go"):
+def said(text: Any = "go") -> Any:
+    """Return a message of the person."""
     return {"role": "user", "content": text}
 
 
 class Desk:
     """A world with functions, and what they received."""
 
-    def __init__(self):
-        self.received = []
-        self.script = {}
+    def __init__(self) -> None:
+        self.received: list[object] = []
+        self.script: dict[str, Any] = {}
 
     def place_order(self, desk: str, qty: int = 1) -> dict[str, object]:
         """Place an order."""
@@ -158,32 +165,37 @@ class Desk:
         return [query]
 
     @property
-    def tools(self):
+    def tools(self) -> Any:
         return [self.place_order, self.find]
 
 
 @pytest.fixture
-def desk():
+def desk() -> Any:
+    """Make a world."""
     return Desk()
 
 
 @pytest.fixture
-def ready(controller):
+def ready(controller: Controller) -> Any:
+    """Declare the world's tools."""
     controller.declare("find", effect="read")
     controller.declare("place_order", effect="write", target="desk")
     return controller
 
 
 @pytest.fixture
-def asking(controller):
+def asking(controller: Controller) -> Any:
+    """Declare them so that orders need approval."""
     controller.declare("find", effect="read")
     controller.declare("place_order", effect="write", target="desk", approval="always")
     return controller
 
 
 @pytest.fixture
-def loop(desk):
-    def run(shape, response, messages, controller, **options):
+def loop(desk: Desk) -> Any:
+    """Execute a response, and check what holds for every step."""
+
+    def run(shape: Any, response: Any, messages: Any, controller: Controller, **options: Any) -> Any:
         kept = copy.deepcopy(messages)
         progress = execute(response, messages, desk.tools, controller, run="r", codec=shape.codec, **options)
         assert messages == kept
@@ -198,7 +210,9 @@ def loop(desk):
 
 
 @SHAPES
-def test_calls_are_answered_in_order_and_the_model_is_next(ready, desk, loop, shape):
+def test_calls_are_answered_in_order_and_the_model_is_next(
+    ready: Controller, desk: Desk, loop: Any, shape: Any
+) -> None:
     """Every call gets one result where the API wants it, in the order of the calls; a final answer ends the loop."""
     calls = (("1", "find", {"query": "a"}), ("2", "place_order", {"desk": "north", "qty": 2}))
     progress = loop(shape, shape.response(*calls, text="I look."), [said()], ready)
@@ -213,7 +227,7 @@ def test_calls_are_answered_in_order_and_the_model_is_next(ready, desk, loop, sh
 
 
 @SHAPES
-def test_a_refusal_is_an_error_result_and_stays(ready, desk, loop, shape):
+def test_a_refusal_is_an_error_result_and_stays(ready: Controller, desk: Desk, loop: Any, shape: Any) -> None:
     """The model is told once per call; what was refused does not run again, in this message or a later one."""
     desk.script["frozen"] = FROZEN
     messages = [said()]
@@ -228,7 +242,7 @@ def test_a_refusal_is_an_error_result_and_stays(ready, desk, loop, shape):
 
 
 @SHAPES
-def test_no_text_of_an_exception_is_in_the_messages(ready, desk, loop, shape):
+def test_no_text_of_an_exception_is_in_the_messages(ready: Controller, desk: Desk, loop: Any, shape: Any) -> None:
     """Exception text never reaches the conversation."""
     desk.script["broken"] = RuntimeError(f"token={SECRET}")
     call = ("1", "place_order", {"desk": "broken"})
@@ -238,7 +252,9 @@ def test_no_text_of_an_exception_is_in_the_messages(ready, desk, loop, shape):
 
 
 @SHAPES
-def test_a_message_that_was_cut_off_runs_all_but_its_last_call(ready, desk, loop, shape):
+def test_a_message_that_was_cut_off_runs_all_but_its_last_call(
+    ready: Controller, desk: Desk, loop: Any, shape: Any
+) -> None:
     """The last call of a truncated message is not executed: nobody knows what it would have been."""
     calls = (("1", "find", {"query": "a"}), ("2", "place_order", {"desk": "north"}))
     progress = loop(shape, shape.response(*calls, cut=True), [said()], ready)
@@ -247,7 +263,9 @@ def test_a_message_that_was_cut_off_runs_all_but_its_last_call(ready, desk, loop
 
 
 @pytest.mark.parametrize("shape", [Chat, Responses])
-def test_arguments_that_do_not_parse_are_repaired_by_the_model(ready, desk, loop, shape):
+def test_arguments_that_do_not_parse_are_repaired_by_the_model(
+    ready: Controller, desk: Desk, loop: Any, shape: Any
+) -> None:
     """Text that is no JSON object never reaches a function."""
     for text in ('{"desk": ', "[1]", '"north"', "null"):
         progress = loop(shape, shape.response((text, "place_order", text)), [said()], ready)
@@ -256,8 +274,10 @@ def test_arguments_that_do_not_parse_are_repaired_by_the_model(ready, desk, loop
 
 
 @SHAPES
-def test_a_call_is_the_same_however_its_arguments_are_written(ready, desk, loop, shape):
-    """ "5" for 5, or a default that is written out, does not get past a refusal."""
+def test_a_call_is_the_same_however_its_arguments_are_written(
+    ready: Controller, desk: Desk, loop: Any, shape: Any
+) -> None:
+    """A "5" for 5, or a default that is written out, does not get past a refusal."""
     desk.script["frozen"] = Refused("AMOUNT_TOO_LARGE", recovery="repair_input", executed="no", invalid_fields=["qty"])
     messages = [said()]
     written = (
@@ -272,7 +292,7 @@ def test_a_call_is_the_same_however_its_arguments_are_written(ready, desk, loop,
 
 
 @SHAPES
-def test_values_that_do_not_fit_are_named(ready, desk, loop, shape):
+def test_values_that_do_not_fit_are_named(ready: Controller, desk: Desk, loop: Any, shape: Any) -> None:
     """A value of a wrong type, a missing and an unknown argument never reach the function; their names are told."""
     calls = [("1", "place_order", {"desk": "north", "qty": "many"}), ("2", "place_order", {"qty": 1}),
              ("3", "place_order", {"desk": "north", "colour": "red"})]  # fmt: skip
@@ -284,7 +304,7 @@ def test_values_that_do_not_fit_are_named(ready, desk, loop, shape):
 
 
 @SHAPES
-def test_a_tool_that_nobody_has_is_answered_and_counted(ready, loop, shape):
+def test_a_tool_that_nobody_has_is_answered_and_counted(ready: Controller, loop: Any, shape: Any) -> None:
     """A model that keeps calling tools that do not exist is stopped like any other."""
     messages, following = [said()], None
     for number in range(40):
@@ -296,7 +316,7 @@ def test_a_tool_that_nobody_has_is_answered_and_counted(ready, loop, shape):
     assert "TOOL_UNAVAILABLE" in shape.results(messages)["0"]
 
 
-def test_an_unknown_tool_does_not_break_a_strict_controller(opened, desk, loop):
+def test_an_unknown_tool_does_not_break_a_strict_controller(opened: Opener, desk: Desk, loop: Any) -> None:
     """A model cannot crash the loop of a strict controller by inventing a name."""
     controller = opened(strict=True)
     with pytest.raises(UsageError, match="declared"):
@@ -307,10 +327,11 @@ def test_an_unknown_tool_does_not_break_a_strict_controller(opened, desk, loop):
 
 
 @SHAPES
-def test_a_halt_ends_the_loop_until_the_person_writes(ready, desk, loop, shape):
+def test_a_halt_ends_the_loop_until_the_person_writes(ready: Controller, desk: Desk, loop: Any, shape: Any) -> None:
     """A model that only asks for what was refused is halted; a new message opens the run again."""
     desk.script["frozen"] = FROZEN
     messages = [said()]
+    progress: Any = None
     for number in range(20):
         progress = loop(
             shape, shape.response((str(number), "place_order", {"desk": "frozen", "qty": number})), messages, ready
@@ -333,7 +354,9 @@ TWO = (("1", "place_order", {"desk": "north", "qty": 2}), ("2", "find", {"query"
 
 @SHAPES
 @pytest.mark.parametrize("answer", ["approve", "deny", "edit"])
-def test_a_pause_for_approval_is_resumed_from_plain_json(asking, desk, loop, shape, answer):
+def test_a_pause_for_approval_is_resumed_from_plain_json(
+    asking: Controller, desk: Desk, loop: Any, shape: Any, answer: Any
+) -> None:
     """The other calls run, the gated one waits without a result; the stored messages are all that a resume needs."""
     progress = loop(shape, shape.response(*TWO), [said()], asking)
     assert progress.next is Next.PERSON
@@ -369,7 +392,9 @@ def test_a_pause_for_approval_is_resumed_from_plain_json(asking, desk, loop, sha
 
 
 @SHAPES
-def test_a_message_instead_of_an_answer_takes_the_question_back(asking, desk, loop, shape):
+def test_a_message_instead_of_an_answer_takes_the_question_back(
+    asking: Controller, desk: Desk, loop: Any, shape: Any
+) -> None:
     """A person who writes something else is not asked again; the open calls are answered and do not run."""
     paused = loop(shape, shape.response(*TWO), [said()], asking)
     progress = loop(shape, None, [*paused.messages, said("never mind")], asking)
@@ -381,7 +406,9 @@ def test_a_message_instead_of_an_answer_takes_the_question_back(asking, desk, lo
     assert progress.messages[-1] == said("never mind")
 
 
-def test_a_person_who_writes_at_once_finds_results_in_front_of_the_text(asking, desk, loop):
+def test_a_person_who_writes_at_once_finds_results_in_front_of_the_text(
+    asking: Controller, desk: Desk, loop: Any
+) -> None:
     """An application that keeps one user message for all: results of an Anthropic message come before the text."""
     paused = loop(Anthropic, Anthropic.response(TWO[0]), [said()], asking)
     for content in ("never mind", [{"type": "text", "text": "never mind"}]):
@@ -391,7 +418,7 @@ def test_a_person_who_writes_at_once_finds_results_in_front_of_the_text(asking, 
 
 
 @SHAPES
-def test_without_a_pause_the_result_comes_later(asking, desk, loop, shape):
+def test_without_a_pause_the_result_comes_later(asking: Controller, desk: Desk, loop: Any, shape: Any) -> None:
     """`pause=False`: the model is told and goes on; after the yes the controller runs the call and replaces the result."""
     progress = loop(shape, shape.response(*TWO), [said()], asking, pause=False)
     assert (progress.next, progress.waiting) == (Next.MODEL, ())
@@ -410,7 +437,9 @@ def test_without_a_pause_the_result_comes_later(asking, desk, loop, shape):
 
 
 @SHAPES
-def test_a_deferred_result_is_replaced_where_the_call_is(ready, desk, clock, loop, shape):
+def test_a_deferred_result_is_replaced_where_the_call_is(
+    ready: Controller, desk: Desk, clock: ManualClock, loop: Any, shape: Any
+) -> None:
     """A long wait is told at once; when the controller has made the call its result takes that place."""
     desk.script["busy"] = [LATER]
     progress = loop(shape, shape.response(("1", "place_order", {"desk": "busy"})), [said()], ready)
@@ -428,7 +457,9 @@ def test_a_deferred_result_is_replaced_where_the_call_is(ready, desk, clock, loo
     assert later.next is Next.MODEL
 
 
-def test_a_result_whose_call_is_gone_is_handed_over(ready, desk, clock, loop):
+def test_a_result_whose_call_is_gone_is_handed_over(
+    ready: Controller, desk: Desk, clock: ManualClock, loop: Any
+) -> None:
     """Where the conversation was shortened the result is in `ready`, and nothing else changes."""
     desk.script["busy"] = [LATER]
     loop(Chat, Chat.response(("1", "place_order", {"desk": "busy"})), [said()], ready)
@@ -440,7 +471,9 @@ def test_a_result_whose_call_is_gone_is_handed_over(ready, desk, clock, loop):
 
 
 @SHAPES
-def test_a_message_that_is_executed_again_after_a_crash_repeats_no_write(opened, tmp_path, desk, loop, shape):
+def test_a_message_that_is_executed_again_after_a_crash_repeats_no_write(
+    opened: Opener, tmp_path: Path, desk: Desk, loop: Any, shape: Any
+) -> None:
     """The process dies before the results are stored: the same message again delivers what was done."""
     path = tmp_path / "store.db"
     calls = (("1", "place_order", {"desk": "north"}), ("2", "place_order", {"desk": "south"}))
@@ -453,7 +486,7 @@ def test_a_message_that_is_executed_again_after_a_crash_repeats_no_write(opened,
     assert len(desk.received) == 2
 
 
-def test_equal_ids_in_two_messages_are_two_calls(ready, desk, loop):
+def test_equal_ids_in_two_messages_are_two_calls(ready: Controller, desk: Desk, loop: Any) -> None:
     """Servers that count call ids from zero in every message do not get old results."""
     messages = [said()]
     for _ in range(2):
@@ -461,7 +494,7 @@ def test_equal_ids_in_two_messages_are_two_calls(ready, desk, loop):
     assert desk.received == ["a", "a"]
 
 
-def test_the_turn_is_the_number_of_messages_of_the_person(ready, desk, loop):
+def test_the_turn_is_the_number_of_messages_of_the_person(ready: Controller, desk: Desk, loop: Any) -> None:
     """What ends with a turn ends when the person has written, not when the model is called again."""
     desk.script["frozen"] = FROZEN
     call = ("1", "place_order", {"desk": "frozen"})
@@ -472,7 +505,7 @@ def test_the_turn_is_the_number_of_messages_of_the_person(ready, desk, loop):
     assert len(desk.received) == 2
 
 
-def test_results_of_an_anthropic_message_are_no_turn(ready):
+def test_results_of_an_anthropic_message_are_no_turn(ready: Controller) -> None:
     """User messages that only carry results were written by nobody."""
     messages = [said(), {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "x"}]}]  # fmt: skip
@@ -491,7 +524,7 @@ class Model(BaseModel):
     tool_calls: list[dict[str, object]] | None = None
 
 
-def test_objects_of_clients_are_read_like_their_json(ready, desk):
+def test_objects_of_clients_are_read_like_their_json(ready: Controller, desk: Desk) -> None:
     """Models, attribute objects and `to_dict` objects give the same messages as plain JSON."""
     wire = Chat.response(("1", "find", {"query": "a"}))
     expected = execute(wire, [said()], desk.tools, ready, run="json").messages
@@ -499,7 +532,7 @@ def test_objects_of_clients_are_read_like_their_json(ready, desk):
     as_attributes = SimpleNamespace(choices=[SimpleNamespace(finish_reason="stop", message=as_model)])
 
     class Dictlike:
-        def to_dict(self):
+        def to_dict(self) -> Any:
             return wire
 
     for number, response in enumerate((as_model, as_attributes, Dictlike())):
@@ -507,7 +540,7 @@ def test_objects_of_clients_are_read_like_their_json(ready, desk):
         assert progress.messages == expected
 
 
-def test_custom_tools_take_their_text_as_one_argument(controller):
+def test_custom_tools_take_their_text_as_one_argument(controller: Controller) -> None:
     """OpenAI's free-text tools: the text is the argument `input`, and the result has the custom type."""
     received = []
 
@@ -538,13 +571,13 @@ def test_custom_tools_take_their_text_as_one_argument(controller):
         ("openai-chat", 3j),
     ],
 )
-def test_what_is_no_response_is_an_error(ready, desk, codec, response):
+def test_what_is_no_response_is_an_error(ready: Controller, desk: Desk, codec: Any, response: Any) -> None:
     """A wrong object is named before anything runs."""
     with pytest.raises(UsageError, match="response"):
         execute(response, [said()], desk.tools, ready, run="r", codec=codec)
 
 
-def test_wrong_options_are_errors(ready, desk):
+def test_wrong_options_are_errors(ready: Controller, desk: Desk) -> None:
     """An unknown codec and an empty run are refused."""
     with pytest.raises(UsageError, match="codec"):
         execute(None, [], desk.tools, ready, run="r", codec="gpt")
@@ -552,7 +585,7 @@ def test_wrong_options_are_errors(ready, desk):
         execute(None, [], desk.tools, ready, run="")
 
 
-def test_tools_may_be_named_by_the_author(controller):
+def test_tools_may_be_named_by_the_author(controller: Controller) -> None:
     """A mapping gives functions the names that the model knows."""
     progress = execute(
         Chat.response(("1", "desk.find", {})), [said()], {"desk.find": lambda: "found"}, controller, run="r"
@@ -565,11 +598,16 @@ class Leg:
     symbol: str
 
 
-def test_results_are_text_or_json(controller):
+def returning(value: object) -> Callable[[], object]:
+    """Make a tool that returns this."""
+    return lambda: value
+
+
+def test_results_are_text_or_json(controller: Controller) -> None:
     """Texts go as they are, models and dataclasses as JSON, None and what has no JSON form as the controller's words."""
     values = {"text": "x", "leg": Leg("A"), "model": Model(), "none": None, "empty": "", "object": object()}
-    tools = {name: (lambda value=value: value) for name, value in values.items()}
-    calls = [(name, name, {}) for name in values]
+    tools = {name: returning(value) for name, value in values.items()}
+    calls: list[tuple[str, str, dict[str, Any]]] = [(name, name, {}) for name in values]
     results = Chat.results(execute(Chat.response(*calls), [said()], tools, controller, run="r").messages)
     assert results["text"] == "x"
     assert json.loads(results["leg"]) == {"symbol": "A"}
@@ -581,7 +619,7 @@ def test_results_are_text_or_json(controller):
 # ---- async ----------------------------------------------------------------------------------------------------------
 
 
-async def test_async_calls_of_a_message_run_at_the_same_time(ready):
+async def test_async_calls_of_a_message_run_at_the_same_time(ready: Controller) -> None:
     """Coroutine functions run together, functions that are not async in threads; results keep their order."""
     entered = asyncio.Event()
     names = []
@@ -604,7 +642,7 @@ async def test_async_calls_of_a_message_run_at_the_same_time(ready):
     assert names == [False]
 
 
-async def test_async_pause_and_resume(asking, desk):
+async def test_async_pause_and_resume(asking: Controller, desk: Desk) -> None:
     """The async loop pauses and resumes like the sync one."""
     paused = await aexecute(Chat.response(*TWO), [said()], desk.tools, asking, run="r")
     assert paused.next is Next.PERSON
@@ -615,13 +653,13 @@ async def test_async_pause_and_resume(asking, desk):
     assert (resumed.next, desk.received) == (Next.MODEL, ["a", ("north", 2)])
 
 
-async def test_the_sync_form_on_a_running_loop_is_an_error(ready, desk):
+async def test_the_sync_form_on_a_running_loop_is_an_error(ready: Controller, desk: Desk) -> None:
     """Blocking the loop is refused with the way out."""
     with pytest.raises(UsageError, match="aexecute"):
         execute(None, [], desk.tools, ready, run="r")
 
 
-async def test_signals_pass_through_when_all_calls_have_ended(ready):
+async def test_signals_pass_through_when_all_calls_have_ended(ready: Controller) -> None:
     """A framework's own exception comes out untouched, after the other calls of the message."""
 
     class Stop(Exception):
@@ -642,15 +680,15 @@ async def test_signals_pass_through_when_all_calls_have_ended(ready):
     assert ended == ["b"]
 
 
-def test_a_tool_that_retries_inside_is_refused(controller):
+def test_a_tool_that_retries_inside_is_refused(controller: Controller) -> None:
     """An agent loop does not start with a tool that multiplies attempts."""
     from tenacity import retry
 
     with pytest.raises(ConfigError, match="tenacity"):
-        execute(None, [said()], {"find": retry(lambda: 1)}, controller, run="r")
+        execute(None, [said()], {"find": retry(returning(1))}, controller, run="r")
 
 
-def test_the_model_cannot_fill_the_idempotency_key(controller):
+def test_the_model_cannot_fill_the_idempotency_key(controller: Controller) -> None:
     """The upstream's key comes from the controller; a call that brings one is refused and never runs."""
     received = []
 
@@ -667,11 +705,12 @@ def test_the_model_cannot_fill_the_idempotency_key(controller):
     assert received[0] != "mine"
 
 
-def test_what_the_request_forced_is_cleared_when_it_is_held(ready, desk, loop):
+def test_what_the_request_forced_is_cleared_when_it_is_held(ready: Controller, desk: Desk, loop: Any) -> None:
     """A forced call of a held tool ends the run's tool use and says that the force must go."""
     desk.script["frozen"] = FROZEN
     call = ("1", "place_order", {"desk": "frozen"})
     messages = [said()]
+    progress: Any = None
     for _ in range(3):
         progress = loop(Chat, Chat.response(call), messages, ready, forced=True)
         messages = progress.messages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ NOW = datetime(2026, 9, 6, tzinfo=UTC)
 SOON = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=3, executed="no")
 
 
-def refused(recovery, **fields):
+def refused(recovery: Any, **fields: Any) -> Any:
+    """Return a refusal of a class."""
     return Refused("SOMETHING_ELSE", recovery=recovery, executed="no", **fields)
 
 
@@ -45,7 +47,7 @@ def refused(recovery, **fields):
         (Http(status=503), "write", 1, ToDo.INSPECT),
     ],
 )
-def test_each_class_has_its_step(result, effect, attempt, to_do):
+def test_each_class_has_its_step(result: Any, effect: Any, attempt: Any, to_do: Any) -> None:
     """Every result gives the step that its class asks for, with its envelope and nothing to wait for but a retry."""
     step = RecoveryPolicy(effect=effect).next_step(result, attempt, NOW)
     assert step.to_do is to_do
@@ -53,19 +55,20 @@ def test_each_class_has_its_step(result, effect, attempt, to_do):
     assert json.loads(step.for_model())
 
 
-def test_undeclared_tools_are_treated_like_writes():
+def test_undeclared_tools_are_treated_like_writes() -> None:
     """Without an effect, what may have happened is not repeated."""
     assert RecoveryPolicy().next_step(TimeoutError(), 1, NOW).to_do is ToDo.INSPECT
 
 
-def test_the_retry_is_not_before_the_named_time():
+def test_the_retry_is_not_before_the_named_time() -> None:
     """Margin and jitter are added, within a fifth of the wait."""
     step = RecoveryPolicy(effect="write").next_step(Http(status=429, headers=(("Retry-After", "60"),)), 1, NOW)
+    assert step.retry_at is not None
     assert NOW + timedelta(seconds=60) < step.retry_at <= NOW + timedelta(seconds=72)
     assert step.envelope.reset_at == NOW + timedelta(seconds=60)
 
 
-def test_a_wait_that_is_too_long_is_a_stop_that_names_its_end():
+def test_a_wait_that_is_too_long_is_a_stop_that_names_its_end() -> None:
     """Beyond `max_wait` nothing is scheduled."""
     later = refused("retry_after", reset_at="2026-09-08T00:00:00Z")
     step = RecoveryPolicy(effect="write").next_step(later, 1, NOW)
@@ -73,7 +76,7 @@ def test_a_wait_that_is_too_long_is_a_stop_that_names_its_end():
     assert step.envelope.reset_at == datetime(2026, 9, 8, tzinfo=UTC)
 
 
-def test_the_same_arguments_give_the_same_answer():
+def test_the_same_arguments_give_the_same_answer() -> None:
     """Pure: no clock, no randomness, no memory; the zone of `now` does not matter."""
     policy = RecoveryPolicy(effect="write", clock=ManualClock())
     first = policy.next_step(SOON, 1, NOW, arguments={"id": 1})
@@ -83,14 +86,14 @@ def test_the_same_arguments_give_the_same_answer():
     assert policy.next_step(SOON, 1, elsewhere, arguments={"id": 1}) == first
 
 
-def test_different_calls_are_spread():
+def test_different_calls_are_spread() -> None:
     """Retries of different calls do not start at the same instant."""
     policy = RecoveryPolicy(effect="write")
     starts = {policy.next_step(SOON, 1, NOW, arguments={"id": number}).retry_at for number in range(20)}
     assert len(starts) == 20
 
 
-def test_exhausted_is_told_with_the_catalogues_text():
+def test_exhausted_is_told_with_the_catalogues_text() -> None:
     """The envelope of a stop says why in words that a model may see, and invites nothing."""
     step = RecoveryPolicy(effect="write").next_step(SOON, 2, NOW)
     assert step.envelope.code == "RETRY_EXHAUSTED"
@@ -98,13 +101,13 @@ def test_exhausted_is_told_with_the_catalogues_text():
     assert isinstance(step, NextStep)
 
 
-def test_no_text_of_an_exception_gets_out():
+def test_no_text_of_an_exception_gets_out() -> None:
     """Neither the envelope nor the view holds what an exception said."""
     step = RecoveryPolicy(effect="write").next_step(RuntimeError("token=tok-QX19"), 1, NOW)
     assert "tok-QX19" not in repr(step) + step.for_model()
 
 
-def test_wrong_arguments_are_errors():
+def test_wrong_arguments_are_errors() -> None:
     """Attempts count from 1, instants are aware, fields are spelt right."""
     policy = RecoveryPolicy(effect="read")
     with pytest.raises(UsageError, match="attempt"):
@@ -117,7 +120,7 @@ def test_wrong_arguments_are_errors():
         RecoveryPolicy(efect="read")
 
 
-def test_now_is_the_clocks():
+def test_now_is_the_clocks() -> None:
     """`now` reads the policy's clock."""
     clock = ManualClock()
     assert RecoveryPolicy(clock=clock).now() == clock.now()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any, NotRequired, TypedDict
 
 import pytest
 from tenacity import AsyncRetrying, Retrying, retry
 
+import forbear_adapters.tenacity
 from forbear import Outcome, Recovery, RecoveryPolicy, Refused
 from forbear.errors import ConfigError
 from forbear.testing.clock import ManualClock
-from forbear_adapters.tenacity import recovery, retry_on
+from forbear_adapters.tenacity import retry_on
+
+# Called here with what its types forbid, too.
+recovery: Any = forbear_adapters.tenacity.recovery
 
 SOON = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=2, executed="no")
 LATER = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60, executed="no")
@@ -37,6 +42,12 @@ class Tool:
         return self()
 
 
+class State(TypedDict):
+    """A graph's state."""
+
+    done: NotRequired[bool]
+
+
 class Slept:
     """Stands for tenacity's sleep: notes the seconds and moves the clock."""
 
@@ -53,21 +64,24 @@ class Slept:
 
 
 @pytest.fixture
-def clock():
+def clock() -> Any:
+    """Make a clock that stands still."""
     return ManualClock()
 
 
 @pytest.fixture
-def slept(clock):
+def slept(clock: ManualClock) -> Any:
+    """Stand for tenacity's sleep."""
     return Slept(clock)
 
 
-def parts(clock, **fields):
+def parts(clock: ManualClock, **fields: Any) -> Any:
+    """Return the parts of a decorator on a clock."""
     options = {name: fields.pop(name) for name in ("gives", "inline_wait") if name in fields}
     return recovery(RecoveryPolicy(clock=clock, **fields), **options)
 
 
-def run(tool, clock, slept, *, mode, **fields):
+def run(tool: Any, clock: ManualClock, slept: Slept, *, mode: Any, **fields: Any) -> Any:
     """Run a tool under the decorator, sync or async."""
     if mode == "sync":
         return retry(sleep=slept, **parts(clock, **fields))(tool.__call__)()
@@ -79,7 +93,7 @@ BOTH = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @BOTH
-def test_a_value_passes_through_the_very_object(clock, slept, mode):
+def test_a_value_passes_through_the_very_object(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """A success costs one call, no wait, and gives the very object."""
     value = {"id": 1}
     tool = Tool(value)
@@ -89,7 +103,9 @@ def test_a_value_passes_through_the_very_object(clock, slept, mode):
 
 @BOTH
 @pytest.mark.parametrize("effect", ["read", "write"])
-def test_a_refusal_is_never_executed_again_and_is_returned(clock, slept, mode, effect):
+def test_a_refusal_is_never_executed_again_and_is_returned(
+    clock: ManualClock, slept: Slept, mode: Any, effect: Any
+) -> None:
     """`do_not_retry`: one call, the envelope instead of an exception."""
     tool = Tool(FROZEN)
     envelope = run(tool, clock, slept, mode=mode, effect=effect)
@@ -98,7 +114,7 @@ def test_a_refusal_is_never_executed_again_and_is_returned(clock, slept, mode, e
 
 
 @BOTH
-def test_a_refusal_that_is_returned_is_one_too(clock, slept, mode):
+def test_a_refusal_that_is_returned_is_one_too(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """A tool that answers in the contract's form is obeyed like one that raises."""
     refused = {"ok": False, "outcome": "refused", "executed": "no",
                "error": {"code": "DESK_FROZEN", "recovery": "do_not_retry"}}  # fmt: skip
@@ -108,7 +124,7 @@ def test_a_refusal_that_is_returned_is_one_too(clock, slept, mode):
 
 
 @BOTH
-def test_a_short_wait_is_waited_once_and_not_cut_short(clock, slept, mode):
+def test_a_short_wait_is_waited_once_and_not_cut_short(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """`retry_after` within `inline_wait`: one more call, not before the named time."""
     tool = Tool(SOON, {"id": 1})
     assert run(tool, clock, slept, mode=mode, effect="write") == {"id": 1}
@@ -118,7 +134,7 @@ def test_a_short_wait_is_waited_once_and_not_cut_short(clock, slept, mode):
 
 
 @BOTH
-def test_the_second_refusal_of_a_retry_is_the_end(clock, slept, mode):
+def test_the_second_refusal_of_a_retry_is_the_end(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """A retry that is refused again is not retried: RETRY_EXHAUSTED after two calls."""
     tool = Tool(SOON)
     envelope = run(tool, clock, slept, mode=mode, effect="write")
@@ -126,7 +142,7 @@ def test_the_second_refusal_of_a_retry_is_the_end(clock, slept, mode):
 
 
 @BOTH
-def test_a_long_wait_is_not_waited(clock, slept, mode):
+def test_a_long_wait_is_not_waited(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """Beyond `inline_wait` the envelope comes back at once and names the time."""
     tool = Tool(LATER)
     envelope = run(tool, clock, slept, mode=mode, effect="write")
@@ -135,7 +151,7 @@ def test_a_long_wait_is_not_waited(clock, slept, mode):
     assert (tool.count, slept.seconds) == (1, [])
 
 
-def test_inline_wait_is_the_callers_choice(clock, slept):
+def test_inline_wait_is_the_callers_choice(clock: ManualClock, slept: Slept) -> None:
     """A longer `inline_wait` waits longer."""
     tool = Tool(LATER, 5)
     assert run(tool, clock, slept, mode="sync", effect="write", inline_wait=timedelta(minutes=2)) == 5
@@ -143,7 +159,7 @@ def test_inline_wait_is_the_callers_choice(clock, slept):
 
 
 @BOTH
-def test_a_lost_write_is_not_repeated_and_a_lost_read_is(clock, slept, mode):
+def test_a_lost_write_is_not_repeated_and_a_lost_read_is(clock: ManualClock, slept: Slept, mode: Any) -> None:
     """A timeout of a write may have been carried out; of a read it costs nothing but time."""
     write = Tool(TimeoutError("slow"), {"id": 1})
     envelope = run(write, clock, slept, mode=mode, effect="write")
@@ -157,7 +173,7 @@ def test_a_lost_write_is_not_repeated_and_a_lost_read_is(clock, slept, mode):
 
 @BOTH
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError()])
-def test_what_is_no_answer_goes_on(clock, slept, mode, error):
+def test_what_is_no_answer_goes_on(clock: ManualClock, slept: Slept, mode: Any, error: Any) -> None:
     """Cancellation and KeyboardInterrupt are neither retried nor turned into a value."""
     tool = Tool(error)
     with pytest.raises(type(error)):
@@ -166,7 +182,7 @@ def test_what_is_no_answer_goes_on(clock, slept, mode, error):
 
 
 @pytest.mark.parametrize("gives", ["text", "dict", "envelope"])
-def test_no_text_of_an_exception_gets_out(clock, slept, gives):
+def test_no_text_of_an_exception_gets_out(clock: ManualClock, slept: Slept, gives: Any) -> None:
     """Exception text is in none of the forms that a call may give."""
     given = run(Tool(ValueError("token=tok-QX19")), clock, slept, mode="sync", effect="write", gives=gives)
     assert "tok-QX19" not in repr(given)
@@ -177,38 +193,37 @@ def test_no_text_of_an_exception_gets_out(clock, slept, gives):
         assert given["ok"] is False
 
 
-def test_statistics_count_attempts(clock, slept):
+def test_statistics_count_attempts(clock: ManualClock, slept: Slept) -> None:
     """Tenacity's statistics stay true: two attempts, and the time that was waited."""
     tool = Tool(SOON, 1)
 
-    @retry(sleep=slept, **parts(clock, effect="write"))
-    def call() -> object:
-        return tool()
-
+    call: Any = retry(sleep=slept, **parts(clock, effect="write"))(tool.__call__)
     assert call() == 1
     assert call.statistics["attempt_number"] == 2
     assert call.statistics["idle_for"] == pytest.approx(sum(slept.seconds))
 
 
-def test_one_decorator_serves_many_calls(clock, slept):
+def test_one_decorator_serves_many_calls(clock: ManualClock, slept: Slept) -> None:
     """Nothing of one call is remembered in the decorator's parts."""
     shared = parts(clock, effect="write")
     tools = [Tool(SOON, 1), Tool(FROZEN), Tool(SOON, 2)]
-    results = [Retrying(sleep=slept, **shared)(tool) for tool in tools]
+    results: list[Any] = [Retrying(sleep=slept, **shared)(tool) for tool in tools]
     assert (results[0], results[1].code, results[2]) == (1, "DESK_FROZEN", 2)
     assert [tool.count for tool in tools] == [2, 1, 2]
 
 
-async def test_calls_that_overlap_do_not_meet(clock, slept):
+async def test_calls_that_overlap_do_not_meet(clock: ManualClock, slept: Slept) -> None:
     """Two calls of one decorator at the same time keep their own attempts."""
     shared = parts(clock, effect="write")
     tools = [Tool(SOON, 1), Tool(SOON, 2)]
-    results = await asyncio.gather(*(AsyncRetrying(sleep=slept.later, **shared)(tool.later) for tool in tools))
+    results: list[Any] = await asyncio.gather(
+        *(AsyncRetrying(sleep=slept.later, **shared)(tool.later) for tool in tools)
+    )
     assert results == [1, 2]
     assert [tool.count for tool in tools] == [2, 2]
 
 
-def test_wrong_options_are_errors_when_built():
+def test_wrong_options_are_errors_when_built() -> None:
     """A misspelt field, an unknown form, and two sources of rules are refused at once."""
     with pytest.raises(ConfigError, match="efect"):
         recovery(efect="read")
@@ -229,13 +244,15 @@ def test_wrong_options_are_errors_when_built():
         (ValueError(), "read", 60, False),
     ],
 )
-def test_retry_on_is_true_only_for_what_may_run_after_that_time(clock, error, effect, after, expected):
+def test_retry_on_is_true_only_for_what_may_run_after_that_time(
+    clock: ManualClock, error: Any, effect: Any, after: Any, expected: Any
+) -> None:
     """The predicate says yes only where one more attempt after `after` seconds is allowed."""
     predicate = retry_on(RecoveryPolicy(effect=effect, clock=clock), after=timedelta(seconds=after))
     assert predicate(error) is expected
 
 
-def test_langgraph_obeys_the_predicate():
+def test_langgraph_obeys_the_predicate() -> None:
     """A LangGraph node that was refused runs once; one that may run again runs twice."""
     from langgraph.graph import START, StateGraph
     from langgraph.types import RetryPolicy
@@ -246,12 +263,12 @@ def test_langgraph_obeys_the_predicate():
         jitter=False,
         retry_on=retry_on(after=timedelta(seconds=10), effect="write"),
     )
-    for tool, expected in ((Tool(FROZEN), 1), (Tool(SOON, {}), 2)):
+    for tool, expected in ((Tool(FROZEN), 1), (Tool(SOON, {"done": True}), 2)):
 
-        def node(state: dict[str, object], tool: Tool = tool) -> object:
+        def node(_state: State, tool: Tool = tool) -> object:
             return tool()
 
-        graph = StateGraph(dict)
+        graph: Any = StateGraph(State)
         graph.add_node("node", node, retry_policy=policy)
         graph.add_edge(START, "node")
         compiled = graph.compile()
