@@ -280,6 +280,8 @@ class Library:
     kinds: tuple[str, ...] = ("sync", "async")
     # Kinds that it calls in a thread without the caller's context.
     loses_context: tuple[str, ...] = ()
+    # A parameter that the library fills: its name, and module and class of its annotation; None = not tried.
+    context: tuple[str, str, str] | None = None
 
     def is_installed(self) -> bool:
         """Say whether the library is there."""
@@ -290,8 +292,18 @@ class Library:
 
 
 LIBRARIES: dict[str, Library] = {
-    "Pydantic AI": Library(build=PydanticAi, package="pydantic-ai-slim", module="pydantic_ai"),
-    "Google ADK": Library(build=GoogleAdk, package="google-adk", module="google.adk.tools"),
+    "Pydantic AI": Library(
+        build=PydanticAi,
+        package="pydantic-ai-slim",
+        module="pydantic_ai",
+        context=("context", "pydantic_ai", "RunContext"),
+    ),
+    "Google ADK": Library(
+        build=GoogleAdk,
+        package="google-adk",
+        module="google.adk.tools",
+        context=("tool_context", "google.adk.tools", "ToolContext"),
+    ),
     "Strands Agents": Library(build=Strands, package="strands-agents", module="strands"),
     "Agent Framework": Library(build=AgentFramework, package="agent-framework-core", module="agent_framework"),
     "LlamaIndex": Library(build=LlamaIndex, package="llama-index-core", module="llama_index.core"),
@@ -299,11 +311,24 @@ LIBRARIES: dict[str, Library] = {
     "Agno": Library(build=Agno, package="agno", module="agno"),
     "Haystack": Library(build=Haystack, package="haystack-ai", module="haystack", kinds=("sync",)),
     "CrewAI": Library(build=CrewAi, package="crewai", module="crewai", kinds=("sync",)),
-    "AutoGen": Library(build=AutoGen, package="autogen-core", module="autogen_core", loses_context=("sync",)),
+    "AutoGen": Library(
+        build=AutoGen,
+        package="autogen-core",
+        module="autogen_core",
+        loses_context=("sync",),
+        context=("cancellation_token", "autogen_core", "CancellationToken"),
+    ),
     "Semantic Kernel": Library(build=SemanticKernel, package="semantic-kernel", module="semantic_kernel"),
     "Anthropic": Library(build=Anthropic, package="anthropic", module="anthropic"),
-    "LangChain": Library(build=LangChain, package="langchain", module="langchain"),
-    "OpenAI Agents": Library(build=OpenAiAgents, package="openai-agents", module="agents"),
-    "FastMCP": Library(build=FastMcp, package="fastmcp", module="fastmcp"),
+    "LangChain": Library(
+        build=LangChain,
+        package="langchain",
+        module="langchain",
+        context=("call_id", "langchain.tools", "InjectedToolCallId"),
+    ),
+    "OpenAI Agents": Library(
+        build=OpenAiAgents, package="openai-agents", module="agents", context=("context", "agents", "RunContextWrapper")
+    ),
+    "FastMCP": Library(build=FastMcp, package="fastmcp", module="fastmcp", context=("context", "fastmcp", "Context")),
     "DSPy": Library(build=Dspy, package="dspy", module="dspy"),
 }

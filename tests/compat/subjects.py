@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Annotated, Literal
 
 from forbear import Refused
@@ -47,3 +48,30 @@ def made(received: list[str], kind: str) -> Callable[..., object]:
         return place_order
     aplace_order.__name__ = "place_order"
     return aplace_order
+
+
+def made_with_context(received: list[str], name: str, annotation: object) -> Callable[..., object]:
+    """Return a function with a parameter that the library fills."""
+
+    def place_order(context: object, desk: str) -> str:
+        """Place an order.
+
+        Args:
+            context: Filled by the library.
+            desk: Name of the desk.
+        """
+        received.append(desk)
+        raise Refused("DESK_FROZEN", recovery="do_not_retry", executed="no")
+
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation),
+                  Parameter("desk", Parameter.POSITIONAL_OR_KEYWORD, annotation=str)]  # fmt: skip
+
+    def renamed(*args: object, **kwargs: object) -> str:
+        bound = signature.bind(*args, **kwargs)
+        return place_order(*bound.arguments.values())
+
+    signature = Signature(parameters, return_annotation=str)
+    renamed.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` looks for
+    renamed.__annotations__ = {name: annotation, "desk": str, "return": str}
+    renamed.__name__, renamed.__doc__ = place_order.__name__, place_order.__doc__
+    return renamed

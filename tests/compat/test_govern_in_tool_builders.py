@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import pytest
 
 from forbear import Controller, Refused, govern, in_run
-from tests.compat.builders import LIBRARIES, Builder, case_id
-from tests.compat.subjects import SECRET, made
+from tests.compat.builders import LIBRARIES, Builder, case_id, load
+from tests.compat.subjects import SECRET, made, made_with_context
 
 CASES = [
     pytest.param(name, kind, id=f"{case_id(name)}-{kind}")
@@ -100,6 +101,33 @@ async def test_the_run_of_the_context_reaches_the_tool(name: str, kind: str, con
     with in_run("thread-1"):
         await built.call(desk="frozen")
     assert built.received == ["frozen", "frozen"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=f"{case_id(name)}-sync")
+        for name, library in LIBRARIES.items()
+        if library.is_installed() and library.context is not None
+    ],
+)
+async def test_a_parameter_that_the_library_fills_is_no_part_of_the_call(name: str, controller: Controller) -> None:
+    """The library's context is filled, hidden from the model, and makes no other call of a refused one."""
+    library = LIBRARIES[name]
+    assert library.context is not None
+    parameter, module, kind = library.context
+    annotation: object = getattr(load(module), kind)
+    if kind == "InjectedToolCallId":
+        annotation = Annotated[str, annotation]
+    received: list[str] = []
+    fn = made_with_context(received, parameter, annotation)
+    governed = govern(fn, controller, run="r", effect="write")
+    builder = library.build()
+    tool = builder.tool(governed)
+    assert parameter not in str(await builder.schema(tool))
+    for _ in range(2):
+        assert "DESK_FROZEN" in str(await builder.call(tool, {"desk": "north"}))
+    assert received == ["north"]
 
 
 @pytest.mark.skipif(not LIBRARIES["FastMCP"].is_installed(), reason="FastMCP is not installed here")

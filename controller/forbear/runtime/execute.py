@@ -380,6 +380,11 @@ def _functions(tools: Tools, controller: Controller) -> dict[str, Function]:
     made: dict[str, Function] = {}
     for name, fn in named:
         function = declared_function(fn, controller, name=name, fields={})
+        if function.injected:
+            raise UsageError(
+                f"tool {function.name!r}: nobody fills its parameter {min(function.injected)!r} here; pass a function "
+                "that needs only what the model writes"
+            )
         made[function.name] = function
         bind_once(controller, function)
     return made

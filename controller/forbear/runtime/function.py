@@ -16,6 +16,7 @@ from typing import Final, cast
 from forbear.contract.rebuild import NotOfType, rebuild
 from forbear.core.identity import canonical
 from forbear.errors import ConfigError, Refused, UsageError
+from forbear.runtime.contexts import is_context
 from forbear.runtime.plain import NotJson, plain
 from forbear.runtime.tools import name_of
 
@@ -57,7 +58,8 @@ class Function:
     Args:
         fn: A function, method, `functools.partial` or callable object.
         name: The tool's name; default: the function's own.
-        injected: Parameters that a framework or the author supplies, and no model: they are no part of the call.
+        injected: Parameters that a framework or the author supplies, and no model: they are no part of the call. Those
+            that are annotated with a known framework's context are found without being named.
         hidden: Parameters that the controller supplies; callers do not see them.
         is_async: Whether a call gives an awaitable; default: what the function's form says.
 
@@ -85,9 +87,10 @@ class Function:
         _check_kind(fn, form, self.name)
         _check_retries(fn, self.name)
         self.is_async = inspect.iscoroutinefunction(form) if is_async is None else is_async
-        self.injected = frozenset(injected)
         self.hidden = frozenset(hidden)
         self.full = _resolved_signature(fn, form, self.name)
+        known = (p.name for p in self.full.parameters.values() if is_context(p.annotation))
+        self.injected = frozenset(injected).union(known)
         kept = [parameter for parameter in self.full.parameters.values() if parameter.name not in self.hidden]
         # What callers see.
         self.signature = self.full.replace(parameters=kept)
@@ -181,8 +184,10 @@ class Function:
         try:
             return plain(value, name)
         except NotJson as error:
-            hint = f"; name it in injected=({name!r},) if no model supplies it" if error.path == name else ""
-            raise UsageError(f"tool {self.name!r}: argument {error.path!r} is not JSON: {error.why}{hint}") from None
+            raise UsageError(
+                f"tool {self.name!r}: argument {error.path!r} is not JSON: {error.why}; "
+                f"name it in injected=({name!r},) if no model supplies it"
+            ) from None
 
     def read(self, proposed: Mapping[str, object]) -> Bound:
         """Return the call that a model's JSON makes: the same one however its values are written.

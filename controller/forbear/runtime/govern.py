@@ -19,7 +19,7 @@ from forbear.core.vocabulary import Mode
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.function import MARK, Bound, Function
-from forbear.runtime.perform import INSIDE
+from forbear.runtime.perform import INSIDE, Inside
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Signals
 from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
@@ -44,6 +44,8 @@ class Current:
 
     run: str
     turn: str | None
+    # The governed call in which the run was named, if any.
+    inside: Inside | None
 
 
 CURRENT: ContextVar[Current | None] = ContextVar("forbear_run", default=None)
@@ -62,7 +64,7 @@ def in_run(run: str, *, turn: str | None = None) -> Generator[None]:
     """
     if not run:
         raise UsageError("run: must not be empty")
-    token = CURRENT.set(Current(run, turn))
+    token = CURRENT.set(Current(run, turn, INSIDE.get()))
     try:
         yield
     finally:
@@ -70,11 +72,11 @@ def in_run(run: str, *, turn: str | None = None) -> Generator[None]:
 
 
 def where_here(controller: Controller) -> Where:
-    """Return the run of this context; none where a governed call is under way in it, whose calls are a child's."""
+    """Return the run of this context; none where a governed call has begun in it since, whose calls are a child's."""
     current, inside = CURRENT.get(), INSIDE.get()
     if current is None:
         return {}
-    if inside is not None and inside.owner is controller.engine and inside.run == current.run:
+    if inside is not None and inside is not current.inside and inside.owner is controller.engine:
         return {}
     return {"run": current.run, "turn": current.turn}
 
@@ -107,7 +109,8 @@ def govern(
             controller is strict).
         name: The tool's name; default: the function's own.
         injected: Parameters that the framework or the author supplies and no model (a context, a client). They are
-            no part of the call, need no JSON form, and keep the controller from running the function by itself.
+            no part of the call, need no JSON form, and keep the controller from running the function by itself. Those
+            that are annotated with the context of a known framework are found by themselves.
         refusals: What is returned in the place of a value: JSON text, or the same as a dict.
         signals: Exceptions that the framework steers itself with; they pass through. Those of LangGraph, Pydantic AI,
             Strands and LlamaIndex are known.
@@ -124,7 +127,7 @@ def govern(
         raise UsageError("refusals: must be 'text' or 'dict'")
     outside = (injected,) if isinstance(injected, str) else tuple(injected)
     function = declared_function(fn, controller, name=name, injected=outside, is_async=is_async, fields=policy_fields)
-    if bind and not outside:
+    if bind and not function.injected:
         bind_once(controller, function)
     governed = _Governed(controller, function, run, signals, refusals)
     wrapper = _async_wrapper(governed) if function.is_async else _sync_wrapper(governed)

@@ -774,3 +774,57 @@ async def test_observing_changes_nothing_for_async_callers(opened: Opener) -> No
             await governed("frozen")
     thing = object()
     assert await governed(thing) is thing
+
+
+# ---- contexts of frameworks -----------------------------------------------------------------------------------------
+
+
+def test_contexts_of_frameworks_are_found_by_their_annotations(controller: Controller) -> None:
+    """What a framework fills differs in every call and is no part of it; nobody has to name it."""
+    from fastmcp import Context
+    from langchain.tools import InjectedToolCallId, ToolRuntime
+
+    received: list[str] = []
+
+    def place_order(
+        desk: str, context: Context, runtime: ToolRuntime[None, Any], call_id: Annotated[str, InjectedToolCallId],
+        maybe: Context | None = None, marked: Annotated[str, InjectedToolCallId()] = "",
+    ) -> str:  # fmt: skip
+        received.append(call_id)
+        return call_id
+
+    place_order.__annotations__ = {"desk": str, "context": Context, "runtime": ToolRuntime[None, Any],
+                                   "call_id": Annotated[str, InjectedToolCallId], "maybe": Context | None,
+                                   "marked": Annotated[str, InjectedToolCallId()]}  # fmt: skip
+    governed = govern(place_order, controller, repeatable=False, **WRITE)
+    for call_id in ("1", "2"):
+        assert governed("north", object(), object(), call_id, object(), call_id) == "1"
+    assert received == ["1"]
+    assert controller.engine.tools.executor("place_order") is None
+
+
+def test_a_run_of_the_context_that_was_left_is_not_used_by_a_worker(controller: Controller) -> None:
+    """A governed call that runs in a context with another run's id belongs to its own call, not to that run."""
+    inner = govern(lambda: 1, controller, name="inner", effect="read")
+
+    def outer() -> int:
+        return int(inner())
+
+    governed = govern(outer, controller, effect="read", run="mine")
+    with in_run("other"):
+        assert governed() == 1
+    assert controller.store.load("tree:other").rows == ()
+    with in_run("mine"):
+        assert governed() == 1
+
+
+def test_a_run_that_is_named_inside_a_call_is_a_child(controller: Controller) -> None:
+    """An agent that is started inside a governed call and names its run is a child run of that name."""
+    inner = govern(lambda: 1, controller, name="inner", effect="read")
+
+    def outer() -> int:
+        with in_run("sub-agent"):
+            return int(inner())
+
+    assert govern(outer, controller, effect="read", run="mine")() == 1
+    assert controller.run("sub-agent").root == "mine"
