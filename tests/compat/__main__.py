@@ -30,6 +30,7 @@ TESTS = {
     "test_no_text_of_an_exception_reaches_the_model": "no leak",
     "test_the_run_of_the_context_reaches_the_tool": "`in_run`",
     "test_a_parameter_that_the_library_fills_is_no_part_of_the_call": "context",
+    "test_objects_of_clients_give_messages_that_clients_take": "`execute`",
 }
 NEEDED = ("pytest>=9.1", "pytest-asyncio>=1.3")
 
@@ -87,7 +88,7 @@ def _read(name: str, version: str, report: Path, ran: subprocess.CompletedProces
             test, _, parameters = case.attrib["name"].partition("[")
             if test not in TESTS:
                 continue
-            kind = parameters.rstrip("]").rpartition("-")[2]
+            kind = parameters.rstrip("]").partition("-")[2]
             wrong = case.find("failure") is not None or case.find("error") is not None
             lost = test.endswith("reaches_the_tool") and kind in LIBRARIES[name].loses_context
             word = "yes" if TESTS[test] == "context" else kind

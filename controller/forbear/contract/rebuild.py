@@ -6,7 +6,7 @@ Only values are built; nothing is called but validators of the annotated types, 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, NewType, cast, get_origin
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
@@ -33,13 +33,20 @@ def _adapter(annotation: object) -> TypeAdapter[object] | None:
     return None
 
 
+def _is_type(annotation: object) -> bool:
+    """Say whether an annotation is a type or a construction of types, and not a note for somebody else."""
+    is_made = get_origin(annotation) is not None or isinstance(annotation, NewType)
+    # The `type` statement of Python 3.12.
+    return is_made or isinstance(annotation, type) or type(annotation).__name__ == "TypeAliasType"
+
+
 def rebuild(value: object, annotation: object) -> object:
     """Return a JSON value as what `annotation` asks for; the value itself where the annotation says nothing usable.
 
     Raises:
         NotOfType: the value does not fit.
     """
-    if annotation is object or isinstance(annotation, str):
+    if annotation is object or not _is_type(annotation):
         return value
     try:
         adapter = _adapter(annotation)

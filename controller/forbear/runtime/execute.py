@@ -304,7 +304,7 @@ class _Step:
         """Put results that became ready into the place of what the model was told before."""
         for reply in self._handle.inbox():
             self._ready.append(reply)
-            if reply.run != self._handle.id or not reply.call_id:
+            if not reply.call_id:
                 continue
             made = self.codec.replace(self.messages, _result(reply.call_id, reply, _text(reply, Shot())))
             if made is not None:
@@ -316,7 +316,7 @@ class _Step:
 
     def _place_ready(self, proposed: Sequence[Proposed]) -> None:
         """Answer calls that have no result yet with what became of them meanwhile: changed by a person, expired."""
-        told = {reply.call_id: reply for reply in self._ready if reply.run == self._handle.id}
+        told = {reply.call_id: reply for reply in self._ready}
         self._add([(one, told[one.call_id]) for one in self._open(proposed) if one.call_id in told])
 
     def _give_up(self, proposed: Sequence[Proposed]) -> None:

@@ -190,16 +190,8 @@ class _Governed:
         if found is not None:
             return found[0]
         text = reply.for_model()
-        return text if self.refusals == "text" else _as_dict(text)
-
-
-def _as_dict(text: str) -> dict[str, object]:
-    """Return the model's view as a dict; a text that a tool returned in the place of a view is kept as a message."""
-    try:
-        parsed: object = json.loads(text)
-    except ValueError:
-        parsed = None
-    return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {"message": text}
+        # What is no value is always a JSON object.
+        return text if self.refusals == "text" else json.loads(text)
 
 
 def _sync_wrapper(governed: _Governed) -> Callable[..., object]:

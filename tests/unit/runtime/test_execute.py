@@ -715,3 +715,47 @@ def test_what_the_request_forced_is_cleared_when_it_is_held(ready: Controller, d
         progress = loop(Chat, Chat.response(call), messages, ready, forced=True)
         messages = progress.messages
     assert (progress.next, progress.clear_forced) == (Next.HALTED, True)
+
+
+def test_signals_pass_through_the_sync_form(controller: Controller) -> None:
+    """LangGraph's own exception comes out of `execute` untouched."""
+    from langgraph.errors import GraphInterrupt
+
+    error = GraphInterrupt(())
+
+    def ask() -> None:
+        raise error
+
+    with pytest.raises(GraphInterrupt) as raised:
+        execute(Chat.response(("1", "ask", {})), [said()], [ask], controller, run="r")
+    assert raised.value is error
+
+
+async def test_signals_pass_through_the_async_form(controller: Controller) -> None:
+    """The same in a task."""
+    from langgraph.errors import GraphInterrupt
+
+    def ask() -> None:
+        raise GraphInterrupt(())
+
+    with pytest.raises(GraphInterrupt):
+        await aexecute(Chat.response(("1", "ask", {})), [said()], [ask], controller, run="r")
+
+
+def test_a_tool_that_needs_more_than_the_model_writes_is_refused(controller: Controller) -> None:
+    """Nobody fills a framework's context here; a tool that hides an awaitable is an error, too."""
+    from fastmcp import Context
+
+    def find(context: Context) -> None: ...
+
+    find.__annotations__ = {"context": Context, "return": None}
+    with pytest.raises(UsageError, match="'context'"):
+        execute(None, [said()], [find], controller, run="r")
+
+    async def work() -> None: ...
+
+    def hidden() -> object:
+        return work()
+
+    with pytest.raises(UsageError, match="is_async"):
+        execute(Chat.response(("1", "hidden", {})), [said()], {"hidden": hidden}, controller, run="r")

@@ -828,3 +828,78 @@ def test_a_run_that_is_named_inside_a_call_is_a_child(controller: Controller) ->
 
     assert govern(outer, controller, effect="read", run="mine")() == 1
     assert controller.run("sub-agent").root == "mine"
+
+
+# ---- corners --------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_object_is_made_again_beside_what_the_framework_supplied(opened: Opener, clock: ManualClock) -> None:
+    """Where the call has to be made from JSON again, injected arguments are still the framework's."""
+    received: list[object] = []
+    order = {"desk": "north"}
+
+    def place_order(context: object, order: dict[str, str], *, side: str = "buy") -> None:
+        received.append((context, dict(order), side))
+        if len(received) == 1:
+            order["desk"] = "south"
+            raise Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=1, executed="no")
+
+    controller = opened(clock=type(clock)(auto_advance=True))
+    context = object()
+    govern(place_order, controller, injected="context", effect="write", run="r")(context, order)
+    assert received == [(context, {"desk": "north"}, "buy")] * 2
+
+
+def test_the_idempotency_key_may_go_into_keywords(controller: Controller) -> None:
+    """A function that takes any keyword gets the key among them."""
+    received: list[dict[str, object]] = []
+
+    def pay(amount: int, **more: object) -> int:
+        received.append(more)
+        return amount
+
+    governed = govern(pay, controller, effect="write", idempotency_key="key", run="r")
+    assert governed(5, note="x") == 5
+    assert set(received[0]) == {"note", "key"}
+
+
+def test_arguments_that_are_nested_too_deeply_are_named(controller: Controller) -> None:
+    """A bound on nesting, not a recursion error."""
+    value: list[object] = []
+    for _ in range(100):
+        value = [value]
+    with pytest.raises(UsageError, match="nested deeper"):
+        govern(lambda thing: thing, controller, name="use", run="r")(value)
+
+
+def test_what_python_cannot_read_is_refused(controller: Controller) -> None:
+    """A callable without a signature cannot be governed, and the error says what to do."""
+
+    class Strange:
+        __signature__ = "none"
+
+        def __call__(self) -> None: ...
+
+    with pytest.raises(UsageError, match="wrap it in a function"):
+        govern(Strange(), controller)
+
+
+async def test_an_observed_tool_on_a_loop_runs_although_the_store_is_broken(breakable: Any) -> None:
+    """Observing changes nothing for the caller, also where nothing can be recorded."""
+    controller, store = breakable(StoreError("disk is gone"))
+    governed = govern(lambda desk: desk, controller, name="place", mode="observe", **WRITE)
+    store.broken = frozenset({"load", "fetch", "commit", "generation"})
+    assert governed("north") == "north"
+
+
+def test_a_method_is_governed_in_its_class(controller: Controller) -> None:
+    """A governed function in a class is a method; `self` is no part of the call."""
+
+    def place(self: object, qty: int) -> tuple[object, int]:
+        return self, qty
+
+    class Shop:
+        buy = govern(place, controller, name="buy", injected="self", effect="write", run="r")
+
+    shop = Shop()
+    assert shop.buy(2) == (shop, 2)
