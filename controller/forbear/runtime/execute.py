@@ -20,10 +20,10 @@ from forbear.errors import Refused, UsageError
 from forbear.runtime.calls import arguments_of
 from forbear.runtime.codecs import Codec, Message, Proposed, Result, codec_for
 from forbear.runtime.controller import Controller
-from forbear.runtime.flows import turn_flow
 from forbear.runtime.function import Function
 from forbear.runtime.govern import declared_function
 from forbear.runtime.perform import run_flow
+from forbear.runtime.places import turn_flow
 from forbear.runtime.plain import NotJson, plain
 from forbear.runtime.reply import Reply
 from forbear.runtime.runs import RunHandle
@@ -328,9 +328,7 @@ class _Step:
         self._add(given_up)
 
     def _add(self, answers: Sequence[tuple[Proposed, Reply]]) -> None:
-        results = [
-            _result(one.call_id, reply, _text(reply, Shot()), is_custom=one.is_custom) for one, reply in answers
-        ]
+        results = [_result(one.call_id, reply, _text(reply, Shot()), is_custom=one.is_custom) for one, reply in answers]
         self.messages = self.codec.add(self.messages, self._at, results)
 
     def _cancelled(self, one: Proposed) -> Reply:

@@ -19,7 +19,7 @@ from forbear.core.vocabulary import Mode
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.function import MARK, Bound, Function
-from forbear.runtime.perform import INSIDE, Inside
+from forbear.runtime.perform import INSIDE, Within
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Executor, Signals
 from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
@@ -45,7 +45,7 @@ class Current:
     run: str
     turn: str | None
     # The governed call in which the run was named, if any.
-    inside: Inside | None
+    inside: Within | None
 
 
 CURRENT: ContextVar[Current | None] = ContextVar("forbear_run", default=None)

@@ -19,11 +19,12 @@ from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery
 from forbear.errors import ForbearError, StoreError, UsageError
 from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_reply, ungoverned_flow
 from forbear.runtime.controller import Controller
-from forbear.runtime.engine import RESULT_NOT_KEPT, Ask, Engine
+from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import propose_flow, run_attempt
 from forbear.runtime.function import Bound, Function
 from forbear.runtime.perform import run_flow
 from forbear.runtime.reply import Reply
+from forbear.runtime.standing import RESULT_NOT_KEPT
 from forbear.runtime.steps import Executor, Flow, Signals
 from forbear.runtime.where import Where
 
@@ -210,7 +211,7 @@ def call_tool(
     passing = (*signals, Passed)
     try:
         if at_once:
-            ask = controller._ask(tool, arguments, where)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            ask = controller._asking.ask(tool, arguments, where)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             return run_flow(_at_once_flow(controller.engine, ask, execute, passing), controller.engine)
         return controller.call(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
     except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
