@@ -100,7 +100,6 @@ _HOMES: Final = {
     "Recovery": "forbear.core.vocabulary",
     "Remedy": "forbear.runtime.explain",
     "Progress": "forbear.runtime.execute",
-    "Recovery": "forbear.core.vocabulary",
     "RecoveryPolicy": "forbear.runtime.standalone",
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
