@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable
@@ -31,12 +32,16 @@ TOKEN = "FORBEAR_TOKEN"  # noqa: S105 - a variable's name
 # So many characters of a ticket at least stand for it: "tkt_" and four of its own.
 SHORTEST = 8
 
+# Shells evaluate what a completion prints: names of others are reduced to characters that mean nothing to any of them.
+_UNSAFE = re.compile(r"[^A-Za-z0-9_. -]")
+
 At = Annotated[
     str | None,
     typer.Option(
         "--store", envvar=STORE, metavar="PATH|URL", help="The store; default: the user's own.", rich_help_panel="Store"
     ),
 ]
+BEGINNING = f"The ticket, or its beginning ({SHORTEST} characters at least)."
 Token = Annotated[
     str | None,
     typer.Option(
@@ -168,9 +173,9 @@ def ticket_of(*kinds: str) -> Callable[[typer.Context, str], Iterable[tuple[str,
                 with at_store(store) as desk:
                     waiting = desk.operator.pending()
             return [
-                (one.ticket, f"{one.kind} {one.tool}, run {one.run}")
+                (one.ticket, _UNSAFE.sub("_", f"{one.kind} {one.tool} in run {one.run}"))
                 for one in waiting
-                if one.kind in kinds and one.ticket.startswith(incomplete)
+                if one.kind in kinds and one.ticket.startswith(incomplete) and not _UNSAFE.search(one.ticket)
             ]
         except (ForbearError, OSError):
             # In the middle of a command line there is nobody to tell.

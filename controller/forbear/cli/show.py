@@ -172,7 +172,8 @@ def arguments(shown: Sequence[Shown], width: int) -> list[Text]:
             line.append(f"{_type(one) if n == 0 else '':<{types + 2}}", style="dim")
             if n < len(value):
                 line.append(*value[n])
-            line.rstrip()
+            else:
+                line.rstrip()
             lines.append(line)
     return lines
 
