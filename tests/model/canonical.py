@@ -6,12 +6,12 @@ Only what no decision and no promise can tell apart is folded here.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
 from forbear.core.decision import Snapshot
-from forbear.core.states import Action, Known, Run, Tree, known_key
+from forbear.core.states import Action, Hold, Known, Run, Streak, Tree, known_key
 from forbear.core.values import Call, Envelope
 from tests.model.calls import FAR, Case
 from tests.model.monitor import Monitor
@@ -57,6 +57,8 @@ class Canonical:
             frozenset: self._set,
             Action: self._action,
             Run: self._run,
+            Hold: self._hold,
+            Streak: self._streak,
             Envelope: self._envelope,
             Call: self._call,
         }
@@ -201,6 +203,14 @@ class Canonical:
             value.all_idle,
             value.closed,
         )
+
+    def _hold(self, value: object) -> Hashable:
+        assert isinstance(value, Hold)
+        return self._fields(replace(value, blocked=min(value.blocked, 2)))
+
+    def _streak(self, value: object) -> Hashable:
+        assert isinstance(value, Streak)
+        return (value.operation, value.code, value.count, self._value(value.step), value.action, min(value.waits, 2))
 
     def _envelope(self, value: object) -> Hashable:
         assert isinstance(value, Envelope)

@@ -7,7 +7,6 @@ except for the digests that calls carry. The obligations look into the snapshot;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -33,7 +32,8 @@ from forbear.core.events import (
     TurnBegan,
     Woke,
 )
-from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.identity import field_digest
+from forbear.core.policy import ToolPolicy
 from forbear.core.states import (
     Action,
     Approved,
@@ -91,8 +91,9 @@ class Ban:
     # TIME: from here on nothing may be late any more (margin and jitter are at most a fifth of the wait).
     latest: datetime | None = None
     ends_with_turn: bool = False
-    # REFUSAL: this turn's probe is used.
+    # REFUSAL: this turn's probe is used; it was told (again) in this turn.
     probed: bool = True
+    told_now: bool = True
     # The attempt that answers for it: the probe of a refusal, the claimed retry of a time.
     holder: tuple[str, int] | None = None
     exempt: tuple[str, ...] = ()
@@ -107,7 +108,10 @@ class Ban:
     # DENIAL: "ask" = covers what a rule would ask or deny, "deny" = what it would deny.
     gated: str = ""
     placed_at: datetime | None = None
-    observed: bool = False
+    # REFUSAL: its code; one code's end says nothing about another's.
+    code: str = ""
+    # REPAIR: the same input may run again after another write (it is bounded).
+    may_repeat: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,8 @@ class Doubt:
     number: int
     started_at: datetime
     absent_at: datetime | None = None
+    # An operator ended its hold.
+    lifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +242,7 @@ class Monitor:
     # (run, fingerprint) -> step, action, number and state of the newest call, where calls can be resumed.
     sent: tuple[tuple[str, str, str, str, int, str], ...] = ()
     same: tuple[tuple[str, str, int], ...] = ()
+    observed: frozenset[str] = frozenset()
 
     # ---- the one entry ----------------------------------------------------------------------------------------------
 
@@ -257,6 +264,8 @@ class Monitor:
         m = copy(self)
         policy = before.policy
         observed = policy.mode is Mode.OBSERVE
+        if observed:
+            m.observed |= {policy.name}
         match event:
             case Proposed():
                 m._proposed(event, now, decision, before)
@@ -300,7 +309,12 @@ class Monitor:
         if isinstance(event, Proposed):
             m._count_step(event, decision, policy, before)
         if any(isinstance(command, Announce) for command in decision.commands) and not isinstance(event, Proposed):
-            m.halted = tuple(h for h in m.halted if h[1] != "WAITING")
+            m._ready()
+        for action, _ in m.waits:
+            kept = isinstance(after.actions[action].phase, (Waiting, Running))
+            if not kept and isinstance(before.actions[action].phase, Waiting):
+                # Something else came of it: what starts later is no retry.
+                m.waits = tuple(w for w in m.waits if w[0] != action)
         m._owes(after, now, decision)
         return m
 
@@ -310,8 +324,6 @@ class Monitor:
     def covers(ban: Ban, call: Call, principal: str, mode: Mode) -> bool:
         """Say whether a ban is about a call (design section 5)."""
         if call.tool in ban.exempt or (ban.writes_only and call.effect is Effect.READ):
-            return False
-        if ban.observed and mode is not Mode.OBSERVE:
             return False
         gate = call.verdict.gate
         if ban.gated == "deny" and gate in (Gate.ALLOW, Gate.ASK):
@@ -331,7 +343,7 @@ class Monitor:
         }
         if not values[ban.scope]:
             return False
-        return all(_field(call, name) == held for name, held in ban.fields)
+        return all(field_digest(call.arguments, name) == held for name, held in ban.fields)
 
     def against(self, call: Call, now: datetime, s: Snapshot) -> list[Ban]:
         """Return the bans that stand in the way of a call now."""
@@ -384,7 +396,9 @@ class Monitor:
             if opened and not again:
                 raise Violation(UNKNOWN, "an action that may not be repeated is started while it is in flight")
             self._judge_start(command, event, now, s)
-        by_key = any(d.action == action for d in self.doubts) and not observed
+        by_key = any(d.action == action and not d.lifted for d in self.doubts)
+        if not by_key:
+            self.doubts = tuple(d for d in self.doubts if d.action != action)
         if by_key:
             self.keys_used = self.keys_used | {action}
         yes = self._spend(command, s) if not observed else None
@@ -401,7 +415,7 @@ class Monitor:
 
     def _judge_start(self, command: Execute, event: Event | TreeEvent, now: datetime, s: Snapshot) -> None:
         call, action, number = command.call, command.action, command.attempt
-        by_key = any(d.action == action for d in self.doubts)
+        by_key = any(d.action == action and not d.lifted for d in self.doubts)
         for ban in self.against(call, now, s):
             if ban.cause is Cause.UNKNOWN and by_key:
                 self._judge_key(action, call, now, s)
@@ -472,7 +486,10 @@ class Monitor:
         self.prompts, expired = _split(self.prompts, lambda p: p.action == call.action and now >= p.expires_at)
         if expired:
             self.must_ask -= {call.action}
+        late = {y.fingerprint for y in self.yes if now >= y.expires_at}
         self.yes = tuple(y for y in self.yes if now < y.expires_at)
+        if call.fingerprint in late:
+            self.must_ask -= {call.action}
         if decision.answer is None:
             raise Violation(LOST, "a proposal gets no answer")
         if decision.answer is Answer.EXECUTED and not executes:
@@ -632,7 +649,6 @@ class Monitor:
             ends_with_turn=ends_with_turn,
             until=until,
             run=call.run,
-            observed=s.policy.mode is Mode.OBSERVE,
         )
 
     # ---- results ----------------------------------------------------------------------------------------------------
@@ -646,7 +662,7 @@ class Monitor:
     def _free(self, o: Open, *, keep_probe: bool) -> None:
         """The attempt answers for nothing any more."""
         self.bans = tuple(
-            replace(ban, holder=None, probed=ban.probed and keep_probe) if ban.holder == (o.action, o.number) else ban
+            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now)) if ban.holder == (o.action, o.number) else ban
             for ban in self.bans
         )
 
@@ -668,12 +684,21 @@ class Monitor:
         elif decision.answer is None:
             raise Violation(LOST, "the caller of an attempt gets no answer")
         if policy.mode is Mode.OBSERVE:
+            if decision.answer not in (Answer.EXECUTED, None):
+                raise Violation(OBSERVE, f"the result of an observed call is answered as {decision.answer}")
+            if self._meaning(o, envelope, policy) is None and o.call.effect is not Effect.READ:
+                self._wrote(o.call)
             return
         self._settle(o, event, now, policy, s)
         if o.yes is not None and envelope.executed is Executed.NO and o.yes.expires_at > now:
             self.yes = (*self.yes, o.yes)
-        self.halted = tuple(h for h in self.halted if h[1] != "WAITING")
-        self.steps = tuple(replace(st, idle=0) for st in self.steps)
+        self._ready()
+
+    def _ready(self) -> None:
+        """Something became ready: a run that was only waiting goes on."""
+        runs = {run for run, reason in self.halted if reason == "WAITING"}
+        self.halted = tuple(h for h in self.halted if h[0] not in runs)
+        self.steps = tuple(replace(st, idle=0) if st.run in runs else st for st in self.steps)
 
     def _settle(self, o: Open, event: Returned, now: datetime, policy: ToolPolicy, s: Snapshot) -> None:
         call, envelope = o.call, event.envelope
@@ -693,6 +718,7 @@ class Monitor:
             else:
                 self._complete(o, event, now, policy, s)
             return
+        self.done = tuple(d for d in self.done if d.action != o.action)
         stays = meaning in (Recovery.DO_NOT_RETRY, Recovery.USE_ALTERNATIVE)
         self._free(o, keep_probe=stays)
         match meaning:
@@ -781,7 +807,7 @@ class Monitor:
         self.repairs = ()
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
-            replace(b, loosened=True)
+            replace(b, loosened=b.may_repeat)
             if b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
             else b
             for b in self.bans
@@ -815,7 +841,7 @@ class Monitor:
         scope, value = _narrow(call, scope, s)
         ban = self._ban(Cause.REFUSAL, scope, value, call, s, until=envelope.reset_at)
         exempt = envelope.alternative_tools if envelope.recovery is Recovery.USE_ALTERNATIVE else ()
-        self._put(replace(ban, exempt=exempt, placed_at=now))
+        self._put(replace(ban, exempt=exempt, placed_at=now, code=envelope.code))
         self._count_refusal(o, envelope.code, policy, s)
 
     def _count_refusal(self, o: Open, code: str, policy: ToolPolicy, s: Snapshot) -> None:
@@ -868,6 +894,8 @@ class Monitor:
         if spent or until - now > limits.max_wait:
             self._count_refusal(o, envelope.code, policy, s)
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
+            # What starts in the next turn is no retry of this.
+            self.waits = tuple(w for w in self.waits if w[0] != o.action)
 
     def _repair(self, o: Open, envelope: Envelope, policy: ToolPolicy, s: Snapshot) -> None:
         call = o.call
@@ -876,9 +904,13 @@ class Monitor:
         before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
         ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
+        times = dict(self.repaired).get(o.action, 0) + 1
+        self.repaired = (*(r for r in self.repaired if r[0] != o.action), (o.action, times))
+        most = policy.limits.max_same_results if policy.limits.max_same_results is not None else 30
+        ban = replace(ban, may_repeat=times < most)
         self._put(replace(ban, before=before, exempt=("named",) if names else ()))
         if names and call.target is not None and declared:
-            fields = tuple((name, _field(call, name)) for name in names)
+            fields = tuple((name, field_digest(call.arguments, name)) for name in names)
             self._put(replace(ban, scope=Scope.TARGET, value=call.target, fields=fields, before=before))
         where = call.target if call.target is not None and declared else call.operation
         scope = Scope.TARGET if call.target is not None and declared else Scope.OPERATION
@@ -907,6 +939,10 @@ class Monitor:
             started = standing.started_at
         doubt = Doubt(action=o.action, number=o.number, started_at=started)
         self.doubts = (*(d for d in self.doubts if d.action != o.action), doubt)
+        for other in [other for other in self.open if other.action == o.action]:
+            # Nothing runs on behind a doubt: their results still belong to their callers.
+            self._close(o.action, other.number)
+            self._free(other, keep_probe=True)
         self._put(replace(self._ban(Cause.UNKNOWN, scope, value, call, s), writes_only=True))
         self._count_refusal(o, code, policy, s)
 
@@ -1146,7 +1182,7 @@ class Monitor:
 
     def _turn(self) -> None:
         self.bans = tuple(
-            replace(b, probed=False) if b.cause is Cause.REFUSAL else b for b in self.bans if not b.ends_with_turn
+            replace(b, probed=False, told_now=False) if b.cause is Cause.REFUSAL else b for b in self.bans if not b.ends_with_turn
         )
         self.prompts = ()
         self.must_ask = frozenset()
@@ -1180,6 +1216,7 @@ class Monitor:
             for b in self.bans
             if (b.cause, b.scope, b.value) == (hold.cause, hold.scope, hold.value)
             and (b.cause is not Cause.REPAIR or b.fields == hold.fields)
+            and (b.cause is not Cause.REFUSAL or b.code == hold.code)
         ]
         self.bans = tuple(b for b in self.bans if b not in gone)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
@@ -1188,8 +1225,9 @@ class Monitor:
             self.noes = 0
             self.denials = tuple(d for d in self.denials if d[0] != hold.operation)
         if hold.cause is Cause.UNKNOWN:
+            # The truth is still not known, but an operator took it on himself.
             lifted = {b.by for b in gone}
-            self.doubts = tuple(d for d in self.doubts if d.action not in lifted)
+            self.doubts = tuple(replace(d, lifted=True) if d.action in lifted else d for d in self.doubts)
 
     # ---- steps ------------------------------------------------------------------------------------------------------
 
@@ -1246,7 +1284,7 @@ class Monitor:
         step = f"{event.call.run}/{event.call.step}"
         count, last = next(((n, at) for t, n, at in self.blocks if t == ticket), (0, ""))
         count = count if last == step else count + 1
-        self.blocks = (*(b for b in self.blocks if b[0] != ticket), (ticket, count, step))
+        self.blocks = (*(b for b in self.blocks if b[0] != ticket), (ticket, min(count, 2), step))
         if count > policy.limits.max_blocked_before_stop and answer is Answer.BLOCKED:
             raise Violation(BOUNDED, f"blocked step {count} under one hold is not a stop")
 
@@ -1255,6 +1293,10 @@ class Monitor:
     def _owes(self, after: Snapshot, now: datetime, decision: Decision) -> None:
         asking: set[str] = set()
         for action in after.actions.values():
+            if action.call.tool in self.observed:
+                if isinstance(action.phase, AwaitingApproval):
+                    raise Violation(OBSERVE, "an observed call waits for a person")
+                continue
             self._owes_action(action, after, now)
             if isinstance(action.phase, AwaitingApproval) and not action.phase.by_framework:
                 asking.add(action.phase.ticket)
@@ -1266,7 +1308,10 @@ class Monitor:
             if prompt.ticket not in asking and now < prompt.expires_at:
                 raise Violation(OWED, "a question is open that no action waits for")
         for hold in after.holds.values():
-            self._owes_hold(hold, after)
+            if not hold.observed:
+                self._owes_hold(hold, after)
+            elif decision.answer is Answer.BLOCKED and hold.ticket == decision.ticket:
+                raise Violation(OBSERVE, "a hold from an observed tool blocks")
         # Forget what nothing can ask about any more.
         standing = {hold.ticket for hold in after.holds.values()}
         self.blocks = tuple(b for b in self.blocks if b[0] in standing)
@@ -1345,14 +1390,9 @@ def _closed(st: Steps) -> Steps:
 
 
 def _same_ban(one: Ban, other: Ban) -> bool:
-    return (one.cause, one.scope, one.value, one.fields) == (other.cause, other.scope, other.value, other.fields) and (
-        one.cause is not Cause.UNKNOWN or one.by == other.by
-    )
-
-
-def _field(call: Call, name: str) -> str:
-    arguments: dict[str, object] = json.loads(call.arguments)
-    return json.dumps(arguments.get(name), sort_keys=True) if name in arguments else "absent"
+    mine = (one.cause, one.scope, one.value, one.fields, one.code)
+    theirs = (other.cause, other.scope, other.value, other.fields, other.code)
+    return mine == theirs and (one.cause is not Cause.UNKNOWN or one.by == other.by)
 
 
 def _who(event: Event | TreeEvent) -> str:

@@ -40,7 +40,7 @@ from forbear.core.states import (
     Waiting,
     known_key,
 )
-from forbear.core.steps import current, enter, leave, why_over
+from forbear.core.steps import current, enter, leave, resumed, why_over
 from forbear.core.values import InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
 
@@ -73,24 +73,53 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
         ticket=getattr(event, "ticket", ""),
         request_id=getattr(event, "request_id", ""),
     )
-    return _phase(s, action, event, now, start)
+    if is_observed(s):
+        return _observed(s, action, event, now, start)
+    decision = _phase(s, action, event, now, start)
+    if any(isinstance(command, Announce) for command in decision.commands):
+        changed = {change.id for change in decision.changes if isinstance(change, Run)}
+        ready = tuple(run for run in resumed(s) if run.id not in changed)
+        decision = replace(decision, changes=(*decision.changes, *ready))
+    return decision
+
+
+def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: Start) -> Decision:
+    """Let reality move the state of an observed call; nobody is asked, and nothing is scheduled or started for it."""
+    if isinstance(event, Woke):
+        return stale(event)
+    decision = _phase(s, action, event, now, start)
+    changes: list[Change] = []
+    for change in decision.changes:
+        if isinstance(change, Action) and isinstance(change.phase, AwaitingApproval):
+            changes.append(replace(change, phase=Fresh()))
+        elif isinstance(change, Tree):
+            changes.append(replace(change, open_prompts=s.tree.open_prompts))
+        else:
+            changes.append(change)
+    answer = None if decision.answer is None else Answer.EXECUTED
+    return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
 def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
+    run = enter(s.run(event.call.run), event.call, s.tree.turn)
+    start = Start(call=event.call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
+    if is_observed(s):
+        would = _enforced(s, run, event, now, start)
+        started = start_anyway(s, s.action(event.call), start, now)
+        return _count(s, run, event, replace(started, would=would.answer), now)
+    return _enforced(s, run, event, now, start)
+
+
+def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Start) -> Decision:
     call = event.call
     known = s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint)) if call.call_id else None
     if known is not None:
         replayed = _known(s, known.action, known.attempt, completed=known.completed)
         if replayed is not None:
             return replayed
-    run = enter(s.run(call.run), call, s.tree.turn)
     if run.halted is not None:
         return _halted(run, event)
-    start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
-    if is_observed(s) and decision.answer is not Answer.EXECUTED:
-        would = decision.answer
-        decision = replace(start_anyway(s, s.action(call), start, now), would=would)
     return _count(s, run, event, decision, now)
 
 
@@ -194,7 +223,7 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
         case TurnBegan():
             return _turn(s, event)
         case RunRestarted():
-            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1),))
+            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),))
         case Lifted():
             return _lift(s, event)
 

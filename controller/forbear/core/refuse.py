@@ -9,9 +9,9 @@ from forbear.core.decision import (
     Decision,
 )
 from forbear.core.draft import Draft, open_attempts
-from forbear.core.holds import narrow, place, tell
+from forbear.core.holds import SHARED, narrow, place, tell
 from forbear.core.rules import Rule
-from forbear.core.start import may_run_again
+from forbear.core.start import is_observed, may_run_again
 from forbear.core.states import (
     Claim,
     Fresh,
@@ -76,6 +76,8 @@ def refused(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         ticket=ticket,
         snapshot=s,
         now=draft.now,
+        # One code's end and exemptions say nothing about another's.
+        mark=envelope.code,
     )
     # A refusal that the probe found again closes at once for this turn.
     hold = replace(
@@ -101,7 +103,7 @@ def _open_probe(draft: Draft, key: str) -> Claim | None:
 def _refusal_scope(draft: Draft, envelope: Envelope) -> Scope:
     call = draft.call
     declared = draft.s.policy.constraints.get(envelope.constraint or "")
-    if declared is not None:
+    if declared is not None and (declared not in SHARED or _may_share(draft, envelope)):
         return declared
     if envelope.code == "VAULT_LOCKED" and _may_share(draft, envelope):
         return Scope.PRINCIPAL
@@ -119,6 +121,8 @@ def _may_share(draft: Draft, envelope: Envelope) -> bool:
 def count_refusal(draft: Draft, envelope: Envelope, ticket: str, *, wait: bool = False) -> bool:
     """Count a refusal in a row; at `max_refusals` the operation is over for this turn. Returns whether it is."""
     s, call, tree = draft.s, draft.call, draft.tree
+    if is_observed(s):
+        return False
     here = step_key(draft.started.run, draft.started.step)
     standing = next((streak for streak in tree.streaks if streak.operation == call.operation), None)
     if standing is None or standing.code != envelope.code:
@@ -204,7 +208,7 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
     """Close the quota, else the target, else (second different call) the operation; an end moves later only."""
     s, call = draft.s, draft.call
     count_refusal(draft, envelope, ticket, wait=True)
-    streak = next(entry for entry in draft.tree.streaks if entry.operation == call.operation)
+    waits = next((entry.waits for entry in draft.tree.streaks if entry.operation == call.operation), 0)
     scope = Scope.ACTION
     lonely = envelope.temporary and envelope.reset_at is None
     if not lonely:
@@ -212,7 +216,7 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
             scope = Scope.QUOTA
         elif call.target is not None and call.effect is not Effect.UNDECLARED:
             scope = Scope.TARGET
-    if scope is Scope.ACTION and streak.waits >= 2 and call.effect is not Effect.UNDECLARED:
+    if scope is Scope.ACTION and waits >= 2 and call.effect is not Effect.UNDECLARED:
         scope = Scope.OPERATION
     if scope is Scope.ACTION:
         return None
@@ -235,7 +239,7 @@ def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, tick
         cause=Cause.TIME,
         end=End.TIME,
         told=envelope,
-        ticket=ticket,
+        ticket=f"{ticket}-h",
         snapshot=s,
         now=draft.now,
     )

@@ -301,6 +301,8 @@ class Tree:
     turn: int = 1
     turn_at: datetime | None = None
     epoch: int = 0
+    # Turn in which a run was last restarted; a new turn ends the replay.
+    restarted: int = 0
     # Completed writes so far.
     writes: int = 0
     # target digest -> (action that wrote last, value of `writes` then), this turn only.
@@ -326,9 +328,10 @@ class Known:
     completed: bool = False
 
 
-def hold_key(scope: Scope, value: str, cause: Cause) -> str:
-    """Return the key of the one hold of this cause on this scope."""
-    return f"{scope.value}:{value}:{cause.value}"
+def hold_key(scope: Scope, value: str, cause: Cause, *, mark: str = "") -> str:
+    """Return the key of the one hold of this cause on this scope; marks tell apart what one cause may say twice."""
+    key = f"{scope.value}:{value}:{cause.value}"
+    return f"{key}:{mark}" if mark else key
 
 
 def step_key(run: str, step: str) -> str:
