@@ -34,6 +34,7 @@ from forbear.core.events import (
 )
 from forbear.core.identity import field_digest
 from forbear.core.policy import ToolPolicy
+from forbear.core.rules import Rule
 from forbear.core.states import (
     Action,
     Approved,
@@ -122,6 +123,8 @@ class Yes:
     fingerprint: str
     run: str
     expires_at: datetime
+    # Given back by an execution that had no effect.
+    is_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +159,6 @@ class Doubt:
     number: int
     started_at: datetime
     absent_at: datetime | None = None
-    # An operator ended its hold.
-    lifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +243,7 @@ class Monitor:
     # (run, fingerprint) -> step, action, number and state of the newest call, where calls can be resumed.
     sent: tuple[tuple[str, str, str, str, int, str], ...] = ()
     same: tuple[tuple[str, str, int], ...] = ()
+    checks: tuple[tuple[str, int], ...] = ()
     observed: frozenset[str] = frozenset()
 
     # ---- the one entry ----------------------------------------------------------------------------------------------
@@ -272,7 +274,7 @@ class Monitor:
             case Returned():
                 m._returned(event, key, now, decision, policy, before)
             case Interrupted():
-                m._interrupted(event, key)
+                m._interrupted(event, key, now, before)
             case Lost():
                 m._lost(event, key, now, before)
             case Cancelled():
@@ -310,6 +312,18 @@ class Monitor:
             m._count_step(event, decision, policy, before)
         if any(isinstance(command, Announce) for command in decision.commands) and not isinstance(event, Proposed):
             m._ready()
+        m._rule(event, decision, before)
+        # After its time a wait only keeps order; where nobody answers for it, the core may end it.
+        held = {(h.scope, h.value) for h in after.holds.values() if h.cause is Cause.TIME}
+        m.bans = tuple(
+            b
+            for b in m.bans
+            if b.cause is not Cause.TIME
+            or b.holder is not None
+            or b.until is None
+            or now < b.until
+            or (b.scope, b.value) in held
+        )
         for action, _ in m.waits:
             kept = isinstance(after.actions[action].phase, (Waiting, Running))
             if not kept and isinstance(before.actions[action].phase, Waiting):
@@ -396,13 +410,14 @@ class Monitor:
             if opened and not again:
                 raise Violation(UNKNOWN, "an action that may not be repeated is started while it is in flight")
             self._judge_start(command, event, now, s)
-        by_key = any(d.action == action and not d.lifted for d in self.doubts)
-        if not by_key:
-            self.doubts = tuple(d for d in self.doubts if d.action != action)
+        by_key = any(d.action == action for d in self.doubts)
         if by_key:
             self.keys_used = self.keys_used | {action}
-        yes = self._spend(command, s) if not observed else None
+        yes = self._spend(command, now, s) if not observed else None
         self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key))
+        st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
+        st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
+        self.steps = (*(other for other in self.steps if other.run != call.run), st)
         self.last = (*(entry for entry in self.last if entry[0] != action), (action, number))
         self.done = tuple(d for d in self.done if d.action != action)
         self.framework = frozenset(entry for entry in self.framework if entry[0] != action)
@@ -415,7 +430,7 @@ class Monitor:
 
     def _judge_start(self, command: Execute, event: Event | TreeEvent, now: datetime, s: Snapshot) -> None:
         call, action, number = command.call, command.action, command.attempt
-        by_key = any(d.action == action and not d.lifted for d in self.doubts)
+        by_key = any(d.action == action for d in self.doubts)
         for ban in self.against(call, now, s):
             if ban.cause is Cause.UNKNOWN and by_key:
                 self._judge_key(action, call, now, s)
@@ -436,11 +451,16 @@ class Monitor:
             taken.append(ban)
         self.bans = tuple(taken)
         waiting = dict(self.waits)
-        if action in waiting:
-            if isinstance(event, Woke) and waiting[action] != call.fingerprint:
-                raise Violation(RETRY, "the retry is not exactly the refused call")
-            granted = any(y.fingerprint == call.fingerprint and y.run == call.run for y in self.yes)
-            if not granted or call.verdict.gate is Gate.ALLOW:
+        own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
+        if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
+            raise Violation(RETRY, "the retry is not exactly the refused call")
+        if action in waiting or own:
+            # A new yes, or the framework's own question, makes it another start.
+            granted = any(
+                (y.fingerprint, y.run) == (call.fingerprint, call.run) and not y.is_back and now < y.expires_at
+                for y in self.yes
+            )
+            if not granted and (action, call.fingerprint) not in self.framework:
                 used = dict(self.retries).get(action, 0) + 1
                 self.retries = (*(r for r in self.retries if r[0] != action), (action, used))
                 if used > self._retries_allowed(action, call, s.policy):
@@ -463,9 +483,10 @@ class Monitor:
         if standing.fingerprint != call.fingerprint:
             raise Violation(UNKNOWN, "the repetition with the same key is another call")
 
-    def _spend(self, command: Execute, s: Snapshot) -> Yes | None:
+    def _spend(self, command: Execute, now: datetime, s: Snapshot) -> Yes | None:
         call = command.call
-        found = next((y for y in self.yes if y.fingerprint == call.fingerprint and y.run == call.run), None)
+        mine = (y for y in self.yes if y.fingerprint == call.fingerprint and y.run == call.run and now < y.expires_at)
+        found = next(mine, None)
         gated = call.verdict.gate is not Gate.ALLOW
         passed_on = (command.action, call.fingerprint) in self.framework
         if found is None:
@@ -478,18 +499,47 @@ class Monitor:
         self.must_ask -= {command.action}
         return found
 
+    def _rule(self, event: Event | TreeEvent, decision: Decision, s: Snapshot) -> None:
+        """Note what the author's rule, or its absence, said about a start; each verdict must have its reason."""
+        if not isinstance(event, (Proposed, Woke)) or s.policy.mode is Mode.OBSERVE:
+            return
+        call, limits = event.call, s.policy.limits
+        gate = call.verdict.gate
+        match decision.rule:
+            case Rule.POLICY_DENIED:
+                if gate is not Gate.DENY:
+                    raise Violation(HEALTHY, "denied although the rule does not deny")
+                scope, value = _narrow(call, Scope.RULE, s)
+                self._put(replace(self._ban(Cause.DENIAL, scope, value, call, s), gated="deny"))
+            case Rule.CHECKER_PARKED:
+                if gate is not Gate.UNAVAILABLE:
+                    raise Violation(HEALTHY, "kept for a checker that is not down")
+                count = dict(self.checks).get(call.action, 0) + 1
+                self.checks = (*(c for c in self.checks if c[0] != call.action), (call.action, count))
+                if count > limits.checker_retry:
+                    raise Violation(BOUNDED, f"a checker that is down is asked {count} times")
+            case Rule.CHECKER_DOWN | Rule.APPROVAL_NO_APPROVER | Rule.APPROVAL_PROMPTS_SPENT:
+                due = {
+                    Rule.CHECKER_DOWN: dict(self.checks).get(call.action, 0) >= limits.checker_retry,
+                    Rule.APPROVAL_NO_APPROVER: not s.has_approver,
+                    Rule.APPROVAL_PROMPTS_SPENT: self.noes >= limits.max_prompts,
+                }
+                if gate is Gate.ALLOW or not due[decision.rule]:
+                    raise Violation(HEALTHY, f"stopped without a reason by {decision.rule.value}")
+                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
+            case _:
+                pass
+
     # ---- proposals --------------------------------------------------------------------------------------------------
 
     def _proposed(self, event: Proposed, now: datetime, decision: Decision, s: Snapshot) -> None:
         call = event.call
         executes = any(isinstance(c, Execute) for c in decision.commands)
-        self.prompts, expired = _split(self.prompts, lambda p: p.action == call.action and now >= p.expires_at)
-        if expired:
+        expired = any(p.action == call.action and now >= p.expires_at for p in self.prompts)
+        if expired and decision.rule not in (Rule.RUN_HALTED, Rule.INPUT_MALFORMED):
+            self.prompts = tuple(p for p in self.prompts if p.action != call.action)
             self.must_ask -= {call.action}
-        late = {y.fingerprint for y in self.yes if now >= y.expires_at}
-        self.yes = tuple(y for y in self.yes if now < y.expires_at)
-        if call.fingerprint in late:
-            self.must_ask -= {call.action}
+        self._expire(call.action, now, s)
         if decision.answer is None:
             raise Violation(LOST, "a proposal gets no answer")
         if decision.answer is Answer.EXECUTED and not executes:
@@ -506,6 +556,9 @@ class Monitor:
         resumed = next(
             (e for e in self.sent if (e[0], e[1], e[2]) == (call.run, call.fingerprint, call.step) and e[4]), None
         )
+        record = any(d.action == call.action for d in self.done)
+        if resumed is not None and record and decision.answer is Answer.DELIVERED:
+            return
         if resumed is not None and (resumed[5] or self._is_open(resumed[3], resumed[4])):
             if decision.answer is not Answer.DELIVERED:
                 raise Violation(HEALTHY, f"a resumed call is not delivered but {decision.answer.value}")
@@ -679,8 +732,10 @@ class Monitor:
                 return
             # The late result of an unknown write is its truth.
             call = s.actions[key].call
-            self._end_doubt(key)
-            o = Open(action=key, number=event.attempt, call=call)
+            by_key = key in self.keys_used
+            if not by_key:
+                self._end_doubt(key)
+            o = Open(action=key, number=event.attempt, call=call, by_key=by_key)
         elif decision.answer is None:
             raise Violation(LOST, "the caller of an attempt gets no answer")
         if policy.mode is Mode.OBSERVE:
@@ -691,7 +746,7 @@ class Monitor:
             return
         self._settle(o, event, now, policy, s)
         if o.yes is not None and envelope.executed is Executed.NO and o.yes.expires_at > now:
-            self.yes = (*self.yes, o.yes)
+            self.yes = (*self.yes, replace(o.yes, is_back=True))
         self._ready()
 
     def _ready(self) -> None:
@@ -729,7 +784,10 @@ class Monitor:
             case Recovery.REPAIR_INPUT:
                 self._repair(o, envelope, policy, s)
             case Recovery.REQUEST_APPROVAL:
-                if o.action in self.asked:
+                # Where another attempt is under way, or nobody else can be asked, the call cannot be kept.
+                crowded = any(other.action == o.action for other in self.open)
+                crowded = crowded or len(self.prompts) >= policy.limits.max_open_prompts
+                if o.action in self.asked or crowded:
                     self._refuse(o, envelope, policy, now, s)
                 else:
                     self.asked |= {o.action}
@@ -808,7 +866,7 @@ class Monitor:
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
             replace(b, loosened=b.may_repeat)
-            if b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
+            if b.by != call.action and b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
             else b
             for b in self.bans
         )
@@ -907,7 +965,9 @@ class Monitor:
         times = dict(self.repaired).get(o.action, 0) + 1
         self.repaired = (*(r for r in self.repaired if r[0] != o.action), (o.action, times))
         most = policy.limits.max_same_results if policy.limits.max_same_results is not None else 30
-        ban = replace(ban, may_repeat=times < most)
+        # While the same call is under way elsewhere, only the turn or the precondition ends it.
+        alone = all(other.action != o.action for other in self.open)
+        ban = replace(ban, may_repeat=times < most and alone)
         self._put(replace(ban, before=before, exempt=("named",) if names else ()))
         if names and call.target is not None and declared:
             fields = tuple((name, field_digest(call.arguments, name)) for name in names)
@@ -954,9 +1014,12 @@ class Monitor:
 
     # ---- attempts that end without an answer ------------------------------------------------------------------------
 
-    def _interrupted(self, event: Interrupted, key: str) -> None:
+    def _interrupted(self, event: Interrupted, key: str, now: datetime, s: Snapshot) -> None:
         o = self._close(key, event.attempt)
         if o is None:
+            return
+        if o.by_key:
+            self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
             return
         self._free(o, keep_probe=False)
         for other in [other for other in self.open if other.action == key]:
@@ -969,19 +1032,28 @@ class Monitor:
         if o is None:
             return
         self._free(o, keep_probe=True)
-        self.waits = tuple(w for w in self.waits if w[0] != o.action)
+        self.done = tuple(d for d in self.done if d.action != key)
+        self._forget_wait(key)
         if o.call.effect is not Effect.READ and s.policy.mode is not Mode.OBSERVE:
             self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
+
+    def _forget_wait(self, key: str) -> None:
+        """What was refused until a time had its one retry, and nobody knows what came of it."""
+        self.waits = tuple(w for w in self.waits if w[0] != key)
+        self.bans = tuple(
+            replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans
+        )
 
     def _cancelled(self, event: Cancelled, key: str, now: datetime, s: Snapshot) -> None:
         policy = s.policy
         opened = [o for o in self.open if o.action == key]
         if opened:
+            self.done = tuple(d for d in self.done if d.action != key)
             for o in opened:
                 self._close(key, o.number)
                 self._free(o, keep_probe=True)
             last = opened[-1]
-            self.waits = tuple(w for w in self.waits if w[0] != key)
+            self._forget_wait(key)
             if last.by_key or not (event.acknowledged or last.call.effect is Effect.READ):
                 self._doubt(last, "OUTCOME_UNKNOWN", now, policy, s)
             return
@@ -995,6 +1067,17 @@ class Monitor:
             self.framework = frozenset(entry for entry in self.framework if entry[0] != key)
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, call, s, ends_with_turn=True))
 
+    def _expire(self, key: str, now: datetime, s: Snapshot) -> None:
+        """A yes that was not used in time is over; so is the question of a tool that asked."""
+        standing = s.actions.get(key)
+        if standing is None:
+            return
+        mine = [y for y in self.yes if y.fingerprint == standing.call.fingerprint]
+        late = [y for y in mine if now >= y.expires_at]
+        self.yes = tuple(y for y in self.yes if y not in late)
+        if late and len(late) == len(mine):
+            self.must_ask -= {key}
+
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def _woke(self, event: Woke, key: str, now: datetime, decision: Decision, s: Snapshot) -> None:
@@ -1004,10 +1087,7 @@ class Monitor:
         self.prompts, expired = _split(self.prompts, lambda p: p.action == key and now >= p.expires_at)
         if expired:
             self.must_ask -= {key}
-        spent = [y for y in self.yes if now >= y.expires_at]
-        self.yes = tuple(y for y in self.yes if y not in spent)
-        if spent and isinstance(phase, Approved) and phase.grant.ticket in {y.ticket for y in spent}:
-            self.must_ask -= {key}
+        self._expire(key, now, s)
         if isinstance(phase, (Waiting, Parked)):
             due = phase.retry_at if isinstance(phase, Waiting) else phase.run_at
             if now < due:
@@ -1118,6 +1198,8 @@ class Monitor:
         standing = s.actions[key].call
         self._after_yes(made, s)
         busy = any(o.action == made.action for o in self.open) or any(d.action == made.action for d in self.doubts)
+        once = s.policy.repeatable is False
+        busy = busy or (once and any(d.action == made.action and not d.old for d in self.done))
         if made.action != key:
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, standing, s, ends_with_turn=True))
             if busy:
@@ -1182,7 +1264,7 @@ class Monitor:
 
     def _turn(self) -> None:
         self.bans = tuple(
-            replace(b, probed=False, told_now=False) if b.cause is Cause.REFUSAL else b for b in self.bans if not b.ends_with_turn
+            replace(b, probed=b.cause is not Cause.REFUSAL, told_now=False) for b in self.bans if not b.ends_with_turn
         )
         self.prompts = ()
         self.must_ask = frozenset()
@@ -1190,6 +1272,7 @@ class Monitor:
         self.framework = frozenset()
         self.retries = ()
         self.empty_looks = ()
+        self.checks = ()
         self.streaks = ()
         self.repairs = ()
         self.repaired = ()
@@ -1219,15 +1302,17 @@ class Monitor:
             and (b.cause is not Cause.REFUSAL or b.code == hold.code)
         ]
         self.bans = tuple(b for b in self.bans if b not in gone)
+        for action in {b.by for b in gone}:
+            self._forget_wait(action)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
         self.repairs = tuple(r for r in self.repairs if r[0] != hold.value)
         if hold.cause is Cause.DENIAL:
             self.noes = 0
             self.denials = tuple(d for d in self.denials if d[0] != hold.operation)
         if hold.cause is Cause.UNKNOWN:
-            # The truth is still not known, but an operator took it on himself.
-            lifted = {b.by for b in gone}
-            self.doubts = tuple(replace(d, lifted=True) if d.action in lifted else d for d in self.doubts)
+            # An operator took it on himself.
+            for action in {b.by for b in gone}:
+                self._end_doubt(action)
 
     # ---- steps ------------------------------------------------------------------------------------------------------
 
@@ -1239,7 +1324,13 @@ class Monitor:
         if any(run == call.run for run, _ in self.halted):
             return
         found = next((st for st in self.steps if st.run == call.run), None)
-        st = found if found is not None else Steps(run=call.run, step=call.step)
+        st = found if found is not None else Steps(run=call.run, step="")
+        if st.step == call.step and not st.seen:
+            # More calls than the step was said to hold: they can only show that something moved.
+            moved = answer is Answer.EXECUTED
+            st = replace(st, blocked=0 if moved else st.blocked, idle=0 if moved else st.idle)
+            self.steps = (*(other for other in self.steps if other.run != call.run), st)
+            return
         if st.step != call.step:
             st = _closed(st) if st.seen else st
             st = replace(st, step=call.step, seen=0, all_blocked=True, all_idle=True)
@@ -1252,8 +1343,6 @@ class Monitor:
             seen=st.seen + 1,
             all_blocked=st.all_blocked and barred,
             all_idle=st.all_idle and idle,
-            calls_in_turn=st.calls_in_turn + executes,
-            calls_in_run=st.calls_in_run + executes,
         )
         if st.seen >= st.siblings:
             st = replace(_closed(st), seen=0)

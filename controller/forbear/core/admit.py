@@ -243,7 +243,9 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     )
     standing = action.phase.open if isinstance(action.phase, Running) else ()
     current = current_counters(action, s.tree.turn)
-    if start.by is By.RETRY:
+    # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
+    answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
+    if start.by is By.RETRY or (answers_wait and start.by is not By.GRANT):
         current = replace(current, retries=current.retries + 1)
     started = replace(current, call=start.call, phase=Running(open=(*standing, opened)), attempts=attempt)
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]

@@ -12,7 +12,7 @@ from datetime import datetime
 from forbear.core.admit import start_anyway
 from forbear.core.decision import Announce, Change, Command, Decision, Deliver, DropHold, Join, Snapshot
 from forbear.core.draft import open_attempts
-from forbear.core.events import Event, Lifted, Proposed, RunRestarted, TreeEvent, TurnBegan, Woke
+from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
 from forbear.core.phases.approval import on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
@@ -96,7 +96,7 @@ def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: S
             changes.append(replace(change, open_prompts=s.tree.open_prompts))
         else:
             changes.append(change)
-    answer = None if decision.answer is None else Answer.EXECUTED
+    answer = Answer.EXECUTED if isinstance(event, Returned) else None
     return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
@@ -263,6 +263,12 @@ def _is_of_tree(scope: Scope) -> bool:
 def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes: list[Change] = []
     tree: Tree = s.tree
+    changes.extend(
+        # An operator took it on himself: what comes late changes nothing any more.
+        replace(action, phase=Fresh(), key_spent=0)
+        for action in s.actions.values()
+        if isinstance(action.phase, Unknown) and action.phase.hold == event.hold
+    )
     for hold in s.holds.values():
         if event.hold is not None and hold.key == event.hold:
             changes.append(DropHold(key=hold.key, scope=hold.scope))

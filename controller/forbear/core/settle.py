@@ -37,6 +37,7 @@ from forbear.core.states import (
     Known,
     Parked,
     Started,
+    hold_key,
     known_key,
     precondition_key,
     step_key,
@@ -121,6 +122,10 @@ def _completed(draft: Draft, event: Returned) -> Decision:
     before = draft.tree.writes
     draft.tree = succeeded(draft.tree, call, is_write=is_write)
     _meet_preconditions(draft)
+    own = draft.hold(hold_key(Scope.ACTION, call.action, Cause.TIME))
+    if own is not None and own.claim is None and own.ends_at is not None and now >= own.ends_at:
+        # The late answer of its retry ends what the action waited for.
+        draft.drop(own.key)
     action = _count_result(draft, event, before)
     if repeats_unknown(draft.action, draft.started.attempt):
         for ended in end_doubt(s, draft.action, doubt_key(call)):

@@ -13,6 +13,10 @@ from forbear.core.values import Call, Envelope, Grant
 from forbear.core.vocabulary import Cause, End, Outcome, Scope
 
 
+# Name of the rule where a tool asked through its framework.
+FRAMEWORK = "framework"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """One open attempt: who holds it and what it passed."""
@@ -51,7 +55,7 @@ class Waiting:
     since_at: datetime
     turn: int
     told: Envelope
-    # Key of the shared time hold that this retry claims; None = the action alone waits.
+    # Key of the time hold that this retry claims.
     hold: str | None = None
     grant: Grant | None = None
     # Never accepted by the other side: due at once when it is reconnected.

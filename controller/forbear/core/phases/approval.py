@@ -27,11 +27,12 @@ from forbear.core.holds import covering, matches, narrow, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start
+from forbear.core.start import By, Start, is_declared_once
 from forbear.core.states import (
     Action,
     Approved,
     AwaitingApproval,
+    Completed,
     Fresh,
     Hold,
     NeedsRepair,
@@ -342,7 +343,8 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
         now=now,
     )
     stopped = replace(action, phase=Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key))
-    if isinstance(other.phase, (Running, Unknown)):
+    is_done = isinstance(other.phase, Completed) and is_declared_once(s) and other.phase.turn == s.tree.turn
+    if isinstance(other.phase, (Running, Unknown)) or is_done:
         return Decision(
             rule=Rule.EDITED_HELD,
             changes=(stopped, hold, tree),

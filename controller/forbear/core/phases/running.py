@@ -29,7 +29,7 @@ from forbear.core.repair import unknown
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
 from forbear.core.start import Start, may_run_again
-from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
+from forbear.core.states import FRAMEWORK, Action, AwaitingApproval, Fresh, Running, Started, step_key
 from forbear.core.vocabulary import Answer, Effect, Executed, Gate, Outcome, Recovery
 
 
@@ -89,7 +89,7 @@ def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupt
     told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
-        rule="framework",
+        rule=FRAMEWORK,
         fingerprint=action.call.fingerprint,
         run=started.run,
         asked_at=now,
