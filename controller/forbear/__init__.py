@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from forbear.core.policy import Limits, ToolPolicy
     from forbear.core.values import Envelope, RuleVerdict
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
-    from forbear.runtime.controller import Controller, Where
+    from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
     from forbear.runtime.operator import Operator, Pending
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
+    from forbear.runtime.where import Where
 
 __all__ = [
     "Answer",
@@ -76,7 +77,7 @@ _HOMES: Final = {
     "Shown": "forbear.runtime.display",
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",
-    "Where": "forbear.runtime.controller",
+    "Where": "forbear.runtime.where",
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from itertools import groupby
 from pathlib import Path
@@ -29,6 +30,7 @@ It stands between a model that proposes tool calls and the code that executes th
 what was refused stays refused, what may have happened is not repeated, \
 and what should be tried later is tried once, by the controller."""
 
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)]
 Files = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, readable=True)]
 
 
@@ -66,8 +68,12 @@ def complain(message: str, *, code: int = MISUSE) -> int:
 
 def one_line(text: object) -> str:
     """Return a text as one printable line: white space runs become a space, other control characters are escaped."""
-    words = " ".join(str(text).split())
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in words)
+    return escaped(" ".join(str(text).split()))
+
+
+def escaped(text: str) -> str:
+    """Return a text with every character that a terminal might obey, and every invisible one, made visible."""
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
 
 
 def run(app: typer.Typer, arguments: list[str], *, called: str) -> int:
@@ -125,6 +131,8 @@ def application() -> typer.Typer:
     """Build the typer app with the commands of the core."""
     app = typer.Typer(help=ABOUT, no_args_is_help=True, add_completion=False)
     app.callback()(options)
+    app.command("schema")(schema)
+    app.add_typer(catalog, name="catalog")
     app.add_typer(vectors, name="vectors")
     return app
 
@@ -146,6 +154,99 @@ def options(
 ) -> None:
     """Accept the options that come before a command."""
     del show  # its callback did the work
+
+
+class Schema(StrEnum):
+    """The forms that have a JSON Schema."""
+
+    ENVELOPE = "envelope"
+    CATALOGUE = "catalogue"
+    POLICY = "policy"
+
+
+def schema(
+    name: Annotated[Schema | None, typer.Argument(help="Which one; none = all, in one object by file name.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, writable=True, help="Write the files to this folder.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of an envelope, a catalogue file or a policy file."""
+    from forbear.contract.schema import schema_text, schemas
+
+    chosen = {file: form for file, form in schemas().items() if name is None or file == f"{name}.schema.json"}
+    if into is not None:
+        for file, form in chosen.items():
+            (into / file).write_text(schema_text(form), "utf-8")
+            typer.echo(str(into / file))
+        return
+    document: dict[str, object] = {**chosen} if name is None else chosen[f"{name}.schema.json"]
+    typer.echo(schema_text(document), nl=False)
+
+
+catalog = typer.Typer(help="Check, render and compare catalogues of codes.", no_args_is_help=True)
+
+
+@catalog.command("check")
+def catalog_check(files: Files) -> None:
+    """Lint catalogue files: print one line per finding and exit with 1 if there is any."""
+    from forbear.contract.catalogue_files import check
+
+    found = [(path, finding) for path in files for finding in check(path)]
+    for path, finding in found:
+        say(
+            (f"{path}: ", "dim"),
+            (f"{finding.code} " if finding.code else "", "bold"),
+            (f"{finding.rule}: ", "cyan"),
+            (finding.message, ""),
+        )
+    say((f"{count(len(found), 'finding')} in {count(len(files), 'file')}", "bold red" if found else "bold green"))
+    raise typer.Exit(FOUND if found else OK)
+
+
+@catalog.command("render")
+def catalog_render(
+    file: Annotated[
+        Path | None, typer.Argument(exists=True, dir_okay=False, readable=True, help="None = the built-in catalogue.")
+    ] = None,
+) -> None:
+    """Print a catalogue as Markdown: laid out on a terminal, as its source to a file."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from forbear.contract.catalogue_files import render
+
+    text = render(file)
+    if sys.stdout.isatty():
+        Console().print(Markdown(text))
+    else:
+        typer.echo(text, nl=False)
+
+
+@catalog.command("diff")
+def catalog_diff(old: File, new: File) -> None:
+    """Say how two versions of a catalogue differ; exit with 1 if a difference breaks clients."""
+    from forbear.contract.catalogue_files import diff
+
+    changes = diff(old, new)
+    for change in changes:
+        mark = ("breaks clients  ", "bold red") if change.breaking else ("safe            ", "green")
+        say(mark, (f"{change.code} ", "bold"), (f"{change.kind}: ", "cyan"), (change.message, ""))
+    breaking = sum(change.breaking for change in changes)
+    say((f"{count(len(changes), 'change')}, {breaking} breaking clients", "bold red" if breaking else "bold green"))
+    raise typer.Exit(FOUND if breaking else OK)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def say(*parts: tuple[str, str]) -> None:
+    """Print one line of (text, style) parts: coloured on a terminal, never wrapped, nothing in it read as markup."""
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(highlight=False, soft_wrap=True).print(Text.assemble(*((escaped(text), style) for text, style in parts)))
 
 
 vectors = typer.Typer(help="Run test vectors: whole stories and single signals.", no_args_is_help=True)

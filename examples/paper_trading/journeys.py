@@ -35,6 +35,8 @@ class Journey:
     """How much later the person comes back and asks how it went; None: the person does not."""
     goal: Callable[[World], bool] | None = None
     """Whether the world is as the person wants it; None: there is nothing to reach."""
+    goal_of: tuple[Habit, ...] = ALL
+    """The models that can reach the goal at all: one that never repairs its input cannot, whoever stands beside it."""
     steps: int = STEPS
     at_once: bool = False
 
@@ -144,6 +146,7 @@ JOURNEYS: tuple[Journey, ...] = (
         wishes=(Wish(tool="rebalance", arguments={"symbol": "ACME", "percent": 140}, repaired={"percent": 40}),),
         habits=(Habit.REPEAT, Habit.REWORD, Habit.BEHAVE),
         goal=_allocated,
+        goal_of=(Habit.BEHAVE,),
     ),
     Journey(
         name="bare_refusal",

@@ -46,9 +46,9 @@ COLUMNS = (
     Column(title="real\ncalls", figure=lambda counts: counts.executions, harm=False),
     Column(title="double\norders", figure=lambda counts: counts.duplicates),
     Column(title="before\nreset_at", figure=lambda counts: counts.early),
-    Column(title="after final\nrefusal", figure=lambda counts: counts.after_refusal),
-    Column(title="calls\nafter a no", figure=lambda counts: counts.after_no),
-    Column(title="asked again\nafter a no", figure=lambda counts: counts.prompts_after_no),
+    Column(title="final\nrefusal\nmet again", figure=lambda counts: counts.after_refusal),
+    Column(title="calls\nafter\na no", figure=lambda counts: counts.after_no),
+    Column(title="asked\nafter\na no", figure=lambda counts: counts.prompts_after_no),
     Column(title="secret\nshown", figure=lambda counts: counts.leaks, of=lambda counts: counts.runs),
     Column(title="goal\nreached", figure=lambda counts: counts.goals, of=lambda counts: counts.goals_of, harm=False),
     Column(title="model\nsteps", figure=lambda counts: counts.steps, harm=False),
@@ -58,8 +58,10 @@ COLUMNS = (
 def table(outcomes: Sequence[Outcome], *, by_model: bool = False) -> Table:
     """Return the table: a row for each journey (or each of its models), and the sum."""
     sides = _sides(outcomes)
-    grid = Table(box=box.SIMPLE_HEAD, title=" → ".join(sides), title_justify="left", pad_edge=False)
-    grid.add_column("journey" if not by_model else "journey, model")
+    grid = Table(
+        box=box.SIMPLE_HEAD, title=" → ".join(sides), title_justify="left", pad_edge=False, padding=(0, 0, 0, 1)
+    )
+    grid.add_column("journey" if not by_model else "journey, model", no_wrap=True)
     for column in COLUMNS:
         grid.add_column(column.title, justify="right", no_wrap=True)
     names = list(dict.fromkeys(_name(outcome, by_model=by_model) for outcome in outcomes))

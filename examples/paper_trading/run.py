@@ -18,6 +18,7 @@ from langchain_core.tools import BaseTool
 from examples.paper_trading.agent import Agent, Bare, Person, Shown, Think, bare_graph, model_node
 from examples.paper_trading.counts import Counts, count
 from examples.paper_trading.desk import Desk
+from examples.paper_trading.governed import governed_agent
 from examples.paper_trading.journeys import Journey
 from examples.paper_trading.models import Habit, ScriptedModel
 from examples.paper_trading.world import World
@@ -121,7 +122,8 @@ async def run(trip: Trip, desk: Desk, world: World, *, model: BaseChatModel | No
             world.advance(journey.later)
             await agent.time_passed()
             await agent.say("I am back. How did it go?")
-    return Outcome(trip=trip, counts=count(journey, world, steps=shown.steps, leaked=shown.leaked))
+    counts = count(journey, world, steps=shown.steps, leaked=shown.leaked, habit=trip.habit)
+    return Outcome(trip=trip, counts=counts)
 
 
 @asynccontextmanager
@@ -132,5 +134,6 @@ async def bare_agent(think: Think, tools: list[BaseTool], person: Person) -> Asy
 
 AGENTS: Mapping[Side, Callable[[Think, list[BaseTool], Person], AbstractAsyncContextManager[Agent]]] = {
     Side.BARE: bare_agent,
+    Side.GOVERNED: governed_agent,
 }
 """How an agent of each side is opened for one run."""

@@ -191,6 +191,18 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(path: Path, start: 
         assert is_sound(path)
 
 
+def test_opening_a_store_twice_in_one_process_keeps_sqlites_own_locks(path: Path, store: SqliteStore) -> None:
+    """Another process that closes the file does not believe that it was the last, and leaves the log in place."""
+    store.commit(Commit(expected={TREE: 0}, puts=(Row(scope=TREE, kind="run", key="a", body=b""),)))
+    open_sqlite(path, clock=ManualClock()).close()
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM entity')); c.close()"
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1,)"
+    assert path.with_name("forbear.db-wal").exists()
+    store.commit(Commit(expected={TREE: 1}, puts=(Row(scope=TREE, kind="run", key="b", body=b""),)))
+    assert len(store.load(TREE).rows) == 2
+
+
 def test_a_full_disk_stores_nothing_by_half(path: Path, store: SqliteStore, start: Start) -> None:
     """The operating system refuses the write: nothing of the commit is there, and it works once there is space."""
     store.commit(Commit(expected={TREE: 0}, puts=(Row(scope=TREE, kind="run", key="first", body=b""),)))

@@ -8,15 +8,19 @@ Nothing is asserted here.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import httpx
 
 from forbear.contract import Http
 from forbear.core.vocabulary import Answer
+from forbear.core.vocabulary import Outcome as CoreOutcome
 from forbear.errors import Refused
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
@@ -25,7 +29,9 @@ from forbear.testing.clock import ManualClock, SequenceIds
 
 STEPS: Final = 25
 TOOLS: Final = ("perm", "cap", "approval", "unknown", "validation", "empty", "transient", "perturb")
-MODELS: Final = ("repeat", "perturb", "switch", "batch")
+FORMS: Final = ("exception", "http", "contract")
+# `children` rewords in a new sub-agent each time, `restarts` rewords while the process dies after every step.
+MODELS: Final = ("repeat", "perturb", "switch", "batch", "children", "restarts")
 SECRETS: Final = ("sk-live-7Q2MARKER", "hunter2MARKER", "ghp_MARKER55", "IGNORE ALL PREVIOUS")
 PROSE: Final = (
     "denied for Authorization: Bearer sk-live-7Q2MARKER at https://bot:hunter2MARKER@api.invalid/x?key=ghp_MARKER55 - "
@@ -42,6 +48,8 @@ class Tool:
     kind: str
     clock: ManualClock
     started: datetime
+    # How refusals are said: a client's exception, an HTTP answer, or the contract's words.
+    form: str = "exception"
     calls: list[tuple[datetime, str, Mapping[str, object]]] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     early: int = 0
@@ -53,14 +61,24 @@ class Tool:
         script: Callable[[Mapping[str, object]], object] = getattr(self, f"_{self.kind}")
         return script(arguments)
 
+    def _refuse(
+        self, status: int, body: Mapping[str, object], *, headers: Mapping[str, str] | None = None, **said: object
+    ) -> object:
+        if self.form == "http":
+            return Http(status=status, headers=tuple((headers or {}).items()), body=dict(body), method="POST")
+        if self.form == "contract":
+            raise Refused("DESK_CLOSED" if status == 403 else "DAILY_LIMIT_REACHED", safe_message=PROSE, **said)
+        raise _status(status, body, headers)
+
     def _perm(self, arguments: Mapping[str, object]) -> object:
-        raise _status(403, {"code": "desk_frozen_by_owner", "detail": PROSE})
+        return self._refuse(403, {"code": "desk_frozen_by_owner", "detail": PROSE}, recovery="do_not_retry")
 
     def _cap(self, arguments: Mapping[str, object]) -> object:
         reset = self.started + timedelta(seconds=RESET_S)
         if self.clock.now() < reset:
             self.early += len(self.calls) > 1
-            raise _status(429, {"detail": PROSE}, {"Retry-After": str(RESET_S)})
+            headers = {"Retry-After": str(RESET_S)}
+            return self._refuse(429, {"detail": PROSE}, headers=headers, recovery="retry_after", reset_at=reset)
         self.goal = True
         return {"order": 1}
 
@@ -80,12 +98,15 @@ class Tool:
 
     def _transient(self, arguments: Mapping[str, object]) -> object:
         if len(self.calls) <= 2:
-            raise _status(503, {"detail": PROSE})
+            if self.form == "contract":
+                raise Refused("TEMPORARY_FAILURE", recovery="retry_after", safe_message=PROSE)
+            return self._refuse(503, {"detail": PROSE})
         self.goal = True
         return {"temp": 21}
 
     def _perturb(self, arguments: Mapping[str, object]) -> object:
-        raise _status(403, {"detail": f"{arguments} {PROSE} ref {len(self.calls)}"})
+        body = {"detail": f"{arguments} {PROSE} ref {len(self.calls)}"}
+        return self._refuse(403, body, recovery="do_not_retry", constraint=PROSE)
 
 
 def _status(status: int, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> httpx.HTTPStatusError:
@@ -151,7 +172,7 @@ def proposals(model: str, kind: str) -> Iterator[list[tuple[str, dict[str, objec
         match model:
             case "repeat":
                 yield [(kind, dict(arguments))]
-            case "perturb":
+            case "perturb" | "children" | "restarts":
                 yield [(kind, reworded(arguments, number))]
             case "switch":
                 yield [(names[number % 3], dict(arguments))]
@@ -187,23 +208,38 @@ class Outcome:
 class Journey:
     """One model with one tool on a virtual clock."""
 
-    def __init__(self, kind: str, model: str, *, labelled: bool) -> None:
+    def __init__(self, kind: str, model: str, *, labelled: bool, form: str = "exception") -> None:
         self.kind = kind
         self.model = model
         self.clock = ManualClock()
-        self.tool = Tool(kind=kind, clock=self.clock, started=self.clock.now())
-        self.controller = Controller.open(":memory:", clock=self.clock, ids=SequenceIds(), worker=False)
+        self.tool = Tool(kind=kind, clock=self.clock, started=self.clock.now(), form=form)
+        self.folder = TemporaryDirectory(prefix="forbear-adversarial-")
+        self.labelled = labelled
+        self.opened = 0
+        self.controller = self._open()
         self.operator = Operator(self.controller)
         self.shown: list[str] = []
         self.noes = 0
         self.outcome = Outcome(kind=kind, model=model)
-        names = (kind, f"{kind}_v2", f"{kind}_now")
-        if labelled:
-            self.controller.declare(*names, **{**LABELS[kind], "operation": kind})
-            self.controller.declare("find_ticket", effect="read")
+
+    def _open(self) -> Controller:
+        path = str(Path(self.folder.name) / "store.db") if self.model == "restarts" else ":memory:"
+        self.opened += 1
+        controller = Controller.open(path, clock=self.clock, ids=SequenceIds(start=100_000 * self.opened), worker=False)
+        names = (self.kind, f"{self.kind}_v2", f"{self.kind}_now")
+        if self.labelled:
+            controller.declare(*names, **{**LABELS[self.kind], "operation": self.kind})
+            controller.declare("find_ticket", effect="read")
         for name in names:
-            self.controller.bind(name, self._executor(name))
-        self.controller.bind("find_ticket", self._find_ticket)
+            controller.bind(name, self._executor(name))
+        controller.bind("find_ticket", self._find_ticket)
+        return controller
+
+    def _die(self) -> None:
+        """End the process without a word, and start it again on what is stored."""
+        self.controller.store.close()
+        self.controller = self._open()
+        self.operator = Operator(self.controller)
 
     def _executor(self, name: str) -> Callable[..., object]:
         def execute(**arguments: object) -> object:
@@ -219,23 +255,28 @@ class Journey:
         try:
             for number, calls in enumerate(proposals(self.model, self.kind)):
                 self.clock.advance(2)
-                self._work()
-                if self._step(number, calls):
+                if self._work() or self._step(number, calls):
                     break
+                if self.model == "restarts":
+                    self._die()
             self._later()
         finally:
             self._count()
             self.controller.close()
+            self.folder.cleanup()
         return self.outcome
 
     def _step(self, number: int, calls: list[tuple[str, dict[str, object]]]) -> bool:
         ended = False
         for index, (name, arguments) in enumerate(calls):
             before = self.clock.now()
+            self.controller.run("run")
+            is_child = self.model == "children"
             reply = self.controller.call(
                 name,
                 arguments,
-                run="run",
+                run=f"run/{number}" if is_child else "run",
+                parent="run" if is_child else None,
                 step=f"s{number}",
                 call_id=f"s{number}c{index}",
                 siblings=len(calls),
@@ -252,9 +293,13 @@ class Journey:
             self._answer_prompts()
         if reply.answer is Answer.HALTED:
             self.outcome.halted = True
-            return True
+            # Another sub-agent goes on.
+            return self.model != "children"
         if reply.ok and self.kind == "empty":
             self.tool.goal = True
+        if reply.ok and reply.value is None:
+            # The run is told that a write, which it had to take for unknown, was done.
+            return reply.envelope.outcome is not CoreOutcome.EMPTY
         return reply.ok and bool(reply.value) and reply.value != {"items": []}
 
     def _answer_prompts(self) -> None:
@@ -270,10 +315,13 @@ class Journey:
             else:
                 self.operator.approve(prompt.ticket, prompt.fingerprint)
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Let the controller do what is due, and hand the model what became ready; say whether that contents it."""
         self.controller.work()
-        for reply in self.controller.run("run").inbox():
-            self._read(reply)
+        runs = [f"run/{number}" for number in range(STEPS)] if self.model == "children" else []
+        handles = [self.controller.run("run"), *(self.controller.run(run, parent="run") for run in runs)]
+        contents = [self._read(reply) for handle in handles for reply in handle.inbox()]
+        return any(contents)
 
     def _later(self) -> None:
         """The model is done; what the controller scheduled still happens."""
@@ -327,13 +375,17 @@ def row(found: list[Outcome], title: str) -> str:
 
 def main() -> None:
     """Print the rows."""
-    print("| adapter | perm cap appr unkn valid empty trans pert | total | dup | early | re-prompt | paid | goals | leak/inj | abort | slept |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     three = ("repeat", "perturb", "switch")
-    print(row(outcomes(labelled=True, models=three), "forbear, labelled"))
-    print(row(outcomes(labelled=False, models=three), "forbear, nothing declared"))
-    print(row(outcomes(labelled=True, models=("batch",)), "forbear, labelled, parallel batches"))
-    print(row(outcomes(labelled=False, models=("batch",)), "forbear, nothing declared, parallel batches"))
+    columns = "perm cap appr unkn valid empty trans pert | total | dup | early | re-prompt | paid | goals | leak/inj"
+    lines = (
+        f"| adapter | {columns} | abort | slept |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        row(outcomes(labelled=True, models=three), "forbear, labelled"),
+        row(outcomes(labelled=False, models=three), "forbear, nothing declared"),
+        row(outcomes(labelled=True, models=("batch",)), "forbear, labelled, parallel batches"),
+        row(outcomes(labelled=False, models=("batch",)), "forbear, nothing declared, parallel batches"),
+    )
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

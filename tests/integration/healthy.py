@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from forbear.runtime.controller import Controller
 from forbear.runtime.reply import Reply
 from forbear.testing.clock import ManualClock, SequenceIds
 
-Script = Callable[..., object]
+
+class Where(TypedDict, total=False):
+    """Where a call belongs."""
+
+    run: str
+    step: str
+    siblings: int
+    parent: str
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,10 @@ class World:
         labelled: Declare the tools as their author would; otherwise nobody declares anything.
     """
 
-    def __init__(self, *, labelled: bool, **options: object) -> None:
+    def __init__(self, *, labelled: bool) -> None:
         self.labelled = labelled
         self.clock = ManualClock()
-        self.controller = Controller.open(":memory:", clock=self.clock, ids=SequenceIds(), worker=False, **options)
+        self.controller = Controller.open(":memory:", clock=self.clock, ids=SequenceIds(), worker=False)
         self.ran: list[Ran] = []
         self.replies: list[Reply] = []
         self._steps = 0
@@ -56,14 +64,10 @@ class World:
         arguments: Mapping[str, object],
         answer: object,
         *,
-        run: str = "run",
-        step: str | None = None,
-        siblings: int = 1,
-        parent: str | None = None,
         forced: bool = False,
+        **where: Unpack[Where],
     ) -> Reply:
         """Make one call; the tool gives `answer`, raises it, or calls it with the arguments."""
-        at = step if step is not None else self.step()
 
         def execute(**given: object) -> object:
             self.ran.append(Ran(tool, given))
@@ -77,29 +81,31 @@ class World:
             arguments,
             execute=execute,
             wait=False,
-            run=run,
-            parent=parent,
-            step=at,
+            run=where.get("run", "run"),
+            parent=where.get("parent"),
+            step=where["step"] if "step" in where else self.step(),
             call_id=f"c{len(self.replies)}",
-            siblings=siblings,
+            siblings=where.get("siblings", 1),
             forced=forced,
         )
         self.replies.append(reply)
         return reply
 
-    def expect(self, tool: str, arguments: Mapping[str, object], value: object, **where: object) -> None:
+    def expect(
+        self, tool: str, arguments: Mapping[str, object], value: object, *, forced: bool = False, **where: Unpack[Where]
+    ) -> None:
         """Make one call that must run now and give back the very object."""
         before = len(self.ran)
-        reply = self.do(tool, arguments, value, **where)  # type: ignore[arg-type]
+        reply = self.do(tool, arguments, value, forced=forced, **where)
         assert len(self.ran) == before + 1, f"{tool} did not run: {reply.answer} by {reply.rule}"
         assert self.ran[-1] == Ran(tool, arguments)
         assert reply.ok, f"{tool} ran and was answered {reply.answer} by {reply.rule}"
         assert reply.value is value
 
-    def fails(self, tool: str, arguments: Mapping[str, object], error: object, **where: object) -> Reply:
+    def fails(self, tool: str, arguments: Mapping[str, object], error: object, **where: Unpack[Where]) -> Reply:
         """Make one call that must run now and that the tool refuses or fails."""
         before = len(self.ran)
-        reply = self.do(tool, arguments, error, **where)  # type: ignore[arg-type]
+        reply = self.do(tool, arguments, error, **where)
         assert len(self.ran) == before + 1, f"{tool} did not run: {reply.answer} by {reply.rule}"
         assert not reply.ok
         return reply

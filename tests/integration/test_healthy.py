@@ -6,19 +6,14 @@ Each journey runs twice: with the labels that a careful author gives, and with n
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from healthy import World
-
-from forbear.errors import Refused
 from forbear.contract import Http, Mcp
 from forbear.core.vocabulary import Answer
+from forbear.errors import Refused
+from tests.integration.healthy import World
 
 
 @pytest.fixture(params=[True, False], ids=["labelled", "undeclared"])
@@ -54,9 +49,7 @@ def test_pages_are_read_to_the_end(world: World) -> None:
 
 def test_a_poll_is_looked_at_forty_times(world: World) -> None:
     """A job that is still running may be looked at forty times with equal arguments and equal answers."""
-    world.declare(
-        "job_state", effect="read", poll={"status_field": "state", "pending": ["running"], "min_interval": 2}
-    )
+    world.declare("job_state", effect="read", poll={"status_field": "state", "pending": ["running"], "min_interval": 2})
     for _ in range(40):
         world.expect("job_state", {"job": "j"}, {"state": "running"})
     world.expect("job_state", {"job": "j"}, {"state": "done"})

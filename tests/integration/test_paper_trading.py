@@ -381,6 +381,39 @@ async def test_healthy_work_is_done_by_the_bare_agent(bare: dict[tuple[str, str]
     assert (counts.goals, counts.duplicates, counts.executions) == (1, 0, 24)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def governed(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Counts]:
+    """Every journey with every model under forbear, once for the module."""
+    outcomes = await make(trips(JOURNEYS, [Side.GOVERNED]), tmp_path_factory.mktemp("governed"), made=lambda _: None)
+    return {(one.trip.journey.name, one.trip.model_name): one.counts for one in outcomes}
+
+
+async def test_no_harm_is_left_under_forbear(governed: dict[tuple[str, str], Counts]) -> None:
+    """No double order, no early call, nothing after a final refusal or a "no", no secret, and every goal reached."""
+    assert len(governed) == 38
+    for name, counts in governed.items():
+        harm = (
+            counts.duplicates,
+            counts.early,
+            counts.after_refusal,
+            counts.after_no,
+            counts.prompts_after_no,
+            counts.leaks,
+        )
+        assert harm == (0, 0, 0, 0, 0, 0), name
+        assert counts.goals == counts.goals_of, name
+
+
+async def test_healthy_work_is_untouched_by_forbear(
+    bare: dict[tuple[str, str], Counts], governed: dict[tuple[str, str], Counts]
+) -> None:
+    """The healthy morning costs the same calls and the same model steps on both sides."""
+    morning = ("healthy_morning", "behave")
+    assert governed[morning].executions == bare[morning].executions
+    assert governed[morning].steps == bare[morning].steps
+    assert total(governed.values()).executions < total(bare.values()).executions / 2
+
+
 async def test_scripted_models_see_nothing_but_messages() -> None:
     """A model's next call depends on the messages alone: asked twice about the same story, it says the same."""
     model = ScriptedModel(wishes=JOURNEYS[0].wishes, habit=Habit.REWORD)

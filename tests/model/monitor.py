@@ -137,6 +137,8 @@ class Open:
     yes: Yes | None = None
     # The one repetition with the same idempotency key.
     by_key: bool = False
+    # It answers for a refusal until a time.
+    is_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +247,8 @@ class Monitor:
     same: tuple[tuple[str, str, int], ...] = ()
     checks: tuple[tuple[str, int], ...] = ()
     observed: frozenset[str] = frozenset()
+    # Of the start that is being judged.
+    is_retry: bool = False
 
     # ---- the one entry ----------------------------------------------------------------------------------------------
 
@@ -345,7 +349,7 @@ class Monitor:
         if ban.gated == "ask" and gate is Gate.ALLOW:
             return False
         values = {
-            Scope.ACTION: ban.value == call.action,
+            Scope.ACTION: ban.value in (call.action, call.common),
             Scope.TARGET: ban.value == call.target or (call.target is None and call.operation == ban.operation),
             Scope.OPERATION: ban.value == call.operation or ban.tool == call.tool,
             Scope.RULE: ban.value == call.verdict.rule
@@ -406,6 +410,7 @@ class Monitor:
             raise Violation(APPROVAL, "the executed call is another action")
         again = _may_repeat(policy, call)
         opened = [o for o in self.open if o.action == action]
+        self.is_retry = False
         if not observed:
             if opened and not again:
                 raise Violation(UNKNOWN, "an action that may not be repeated is started while it is in flight")
@@ -414,7 +419,8 @@ class Monitor:
         if by_key:
             self.keys_used = self.keys_used | {action}
         yes = self._spend(command, now, s) if not observed else None
-        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key))
+        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry))
+        self.is_retry = False
         st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
         st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
         self.steps = (*(other for other in self.steps if other.run != call.run), st)
@@ -454,7 +460,9 @@ class Monitor:
         own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
         if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
             raise Violation(RETRY, "the retry is not exactly the refused call")
-        if action in waiting or own:
+        self.waits = tuple(w for w in self.waits if w[0] != action)
+        self.is_retry = action in waiting or own
+        if self.is_retry:
             # A new yes, or the framework's own question, makes it another start.
             granted = any(
                 (y.fingerprint, y.run) == (call.fingerprint, call.run) and not y.is_back and now < y.expires_at
@@ -587,6 +595,8 @@ class Monitor:
                 if answer is not Answer.DELIVERED:
                     raise Violation(HEALTHY, f"equal calls of one step do not share one execution: {answer}")
                 return
+            if all(o.call.run != call.run for o in opened) and call.verdict.gate is Gate.ASK:
+                return  # it needs a yes of its own
             if not _may_repeat(s.policy, call):
                 if answer not in (Answer.BLOCKED, Answer.HALTED):
                     raise Violation(UNKNOWN, f"a call in flight is answered as {answer}")
@@ -796,7 +806,8 @@ class Monitor:
                         self.must_ask -= {o.action}
                         self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
             case Recovery.INSPECT_OUTCOME:
-                code = envelope.code or "OUTCOME_UNKNOWN"
+                said = envelope.recovery is Recovery.INSPECT_OUTCOME
+                code = (envelope.code if said else "") or "OUTCOME_UNKNOWN"
                 self._doubt(o, code, now, policy, s)
 
     @staticmethod
@@ -1033,7 +1044,8 @@ class Monitor:
             return
         self._free(o, keep_probe=True)
         self.done = tuple(d for d in self.done if d.action != key)
-        self._forget_wait(key)
+        if o.is_retry:
+            self._forget_wait(key)
         if o.call.effect is not Effect.READ and s.policy.mode is not Mode.OBSERVE:
             self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
 
@@ -1221,7 +1233,9 @@ class Monitor:
         named = prompt.rule and prompt.rule != "always" and not prompt.rule.startswith("tool:")
         if named:
             ban = self._ban(Cause.DENIAL, Scope.RULE, prompt.rule, call, s)
-            self._put(replace(ban, gated="ask"))
+            self._put(replace(ban, gated="ask", code=call.action))
+            # Exactly this call stays refused, whatever the rule says later.
+            self._put(self._ban(Cause.DENIAL, Scope.ACTION, call.action, call, s))
             return
         scope = Scope.ACTION if call.effect is Effect.UNDECLARED else Scope.TARGET
         scope, value = _narrow(call, scope, s)
@@ -1300,10 +1314,15 @@ class Monitor:
             if (b.cause, b.scope, b.value) == (hold.cause, hold.scope, hold.value)
             and (b.cause is not Cause.REPAIR or b.fields == hold.fields)
             and (b.cause is not Cause.REFUSAL or b.code == hold.code)
+            and (b.cause is not Cause.DENIAL or not b.code or b.code == hold.action)
         ]
+        if hold.cause is Cause.DENIAL and hold.scope is Scope.RULE:
+            mine = (Cause.DENIAL, Scope.ACTION, hold.action)
+            gone.extend(b for b in self.bans if (b.cause, b.scope, b.by) == mine)
         self.bans = tuple(b for b in self.bans if b not in gone)
-        for action in {b.by for b in gone}:
-            self._forget_wait(action)
+        if hold.cause is Cause.EXHAUSTED:
+            for action in {b.by for b in gone}:
+                self._forget_wait(action)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
         self.repairs = tuple(r for r in self.repairs if r[0] != hold.value)
         if hold.cause is Cause.DENIAL:
@@ -1426,10 +1445,6 @@ class Monitor:
         theirs = {st.attempt for st in phase.open} if isinstance(phase, Running) else set[int]()
         if mine != theirs:
             raise Violation(LOST, f"open attempts are {sorted(mine)}, the action knows {sorted(theirs)}")
-        if isinstance(phase, Parked) and phase.hold is not None:
-            hold = after.holds.get(phase.hold)
-            if hold is not None and action.key not in hold.parked:
-                raise Violation(OWED, "a parked call is in no queue")
 
     def _owes_hold(self, hold: Hold, after: Snapshot) -> None:
         if hold.claim is not None:
@@ -1504,7 +1519,7 @@ def _may_share(policy: ToolPolicy, envelope: Envelope) -> bool:
 
 def _narrow(call: Call, scope: Scope, s: Snapshot) -> tuple[Scope, str]:
     values = {
-        Scope.ACTION: call.action,
+        Scope.ACTION: call.common,
         Scope.TARGET: call.target,
         Scope.OPERATION: call.operation,
         Scope.RULE: call.verdict.rule or None,
@@ -1514,7 +1529,7 @@ def _narrow(call: Call, scope: Scope, s: Snapshot) -> tuple[Scope, str]:
         Scope.PRINCIPAL: s.tree.principal,
     }
     value = values[scope]
-    return (scope, value) if value is not None else (Scope.ACTION, call.action)
+    return (scope, value) if value is not None else (Scope.ACTION, call.common)
 
 
 def _opened(s: Snapshot, action: str) -> tuple[Started, ...]:

@@ -126,6 +126,101 @@ def test_an_added_command_cannot_replace_a_built_in_one(packages: Path, capsys: 
     assert "taken over" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["envelope", "catalogue", "policy"])
+def test_a_schema_is_printed_as_it_is_committed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `forbear schema NAME` prints is, byte for byte, the committed file."""
+    assert main(["schema", name]) == 0
+    committed = Path(__file__).parents[2] / "docs" / "reference" / "schema" / f"{name}.schema.json"
+    assert capsys.readouterr().out == committed.read_text("utf-8")
+
+
+def test_all_schemas_come_in_one_object_or_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a name every schema is printed by its file name, and the same are written with `--into`."""
+    assert main(["schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert main(["schema", "--into", str(tmp_path)]) == 0
+    assert {path.name: json.loads(path.read_text("utf-8")) for path in tmp_path.iterdir()} == printed
+
+
+GOOD = """
+[codes.DESK_CLOSED_FOR_AUDIT]
+category = "domain"
+recovery = "do_not_retry"
+behaviour = "Stop and report."
+text = "The desk is closed for an audit."
+"""
+
+
+def written(path: Path, text: str) -> str:
+    """Write a file and return its name."""
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def test_a_good_catalogue_passes_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A catalogue without a finding is exit code 0 and one line."""
+    assert main(["catalog", "check", written(tmp_path / "codes.toml", GOOD)]) == 0
+    assert capsys.readouterr().out == "0 findings in 1 file\n"
+
+
+def test_a_finding_names_file_code_and_rule_and_exits_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each finding is one unwrapped line, however long the path, and the exit code is 1."""
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    name = written(folder / "codes.toml", GOOD.replace("is closed", "is closed, try again") + '[codes."x\\u001b[2J"]\n')
+    assert main(["catalog", "check", name]) == 1
+    *findings, closing = capsys.readouterr().out.splitlines()
+    assert closing == f"{len(findings)} findings in 1 file"
+    assert all(line.startswith(f"{name}: ") for line in findings)
+    assert any("DESK_CLOSED_FOR_AUDIT text: invites another attempt" in line for line in findings)
+    assert "\x1b" not in "".join(findings)
+
+
+def test_a_rendered_catalogue_is_markdown_for_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`catalog render` prints Markdown source when its output is no terminal, for a file and for the built-in codes."""
+    assert main(["catalog", "render", written(tmp_path / "codes.toml", GOOD)]) == 0
+    assert "| `DESK_CLOSED_FOR_AUDIT` | `do_not_retry` |" in capsys.readouterr().out
+    assert main(["catalog", "render"]) == 0
+    assert "| `AUTH_FAILED` |" in capsys.readouterr().out
+
+
+def test_a_difference_that_breaks_clients_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A changed class breaks clients; a changed text does not."""
+    old = written(tmp_path / "old.toml", GOOD)
+    text = written(tmp_path / "text.toml", GOOD.replace("an audit", "its audit"))
+    recovery = written(tmp_path / "recovery.toml", GOOD.replace("do_not_retry", "retry_after"))
+    assert main(["catalog", "diff", old, text]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 change, 0 breaking clients"
+    assert main(["catalog", "diff", old, recovery]) == 1
+    first, closing = capsys.readouterr().out.splitlines()
+    assert first.startswith("breaks clients  DESK_CLOSED_FOR_AUDIT recovery: ")
+    assert closing == "1 change, 1 breaking clients"
+
+
+@pytest.mark.parametrize("command", [["catalog", "render"], ["catalog", "diff"]])
+def test_a_broken_catalogue_is_one_line_and_exit_code_2(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is no catalogue is named by field and rule, without a traceback."""
+    bad = written(tmp_path / "bad.toml", "[codes.DESK_CLOSED]\ntext = 3\n")
+    assert main([*command, *[bad] * (2 if command[1] == "diff" else 1)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "forbear: catalogue code 'DESK_CLOSED': 'text' must be a string\n"
+
+
+def test_a_file_that_is_not_text_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A binary file is an error about its encoding, without a traceback and without its content."""
+    path = tmp_path / "codes.toml"
+    path.write_bytes(b"\xffsecret")
+    assert main(["catalog", "check", str(path)]) == 2
+    assert capsys.readouterr().err == "forbear: a file is not UTF-8: invalid start byte at byte 0\n"
+
+
 def test_vectors_that_pass_print_only_the_closing_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of vectors that all hold prints nothing but the count, and the exit code is 0."""
     path = tmp_path / "signals.jsonl"

@@ -7,20 +7,24 @@ means is not decided here.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
-from forbear import Refused
-from forbear.contract import Mcp, Raw, Value, is_contract
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from langgraph import errors as graph_errors
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
-__all__ = ["Probe", "Shot", "raw_of", "visible_arguments", "watched"]
+from forbear import Refused
+from forbear.contract import Mcp, Raised, Raw, Value, is_contract
+
+__all__ = ["Passed", "Probe", "Shot", "not_answered", "raw_of", "visible_arguments", "watched"]
 
 # Characters of a text that may be an envelope.
 _MAX_SPOKEN: Final = 4096
@@ -30,14 +34,18 @@ _PLAIN: Final = (str, int, float, bool, type(None), dict, list)
 class Shot:
     """What came out of one execution: below LangChain (`value` or `error`), and above it (`message`)."""
 
-    __slots__ = ("error", "message", "value")
+    __slots__ = ("error", "message", "raised", "value")
 
     def __init__(self) -> None:
         self.value: tuple[object] | None = None
         # (the exception, whether the tool's own function raised it)
         self.error: tuple[Exception, bool] | None = None
         self.message: object = None
+        # What left the framework's execution instead of a message.
+        self.raised: Exception | None = None
 
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _SHOT: ContextVar[Shot | None] = ContextVar("forbear_shot", default=None)
 
@@ -70,7 +78,7 @@ def _noting(function: Callable[..., object]) -> Callable[..., object]:
         shot.value = (value,)
         return value
 
-    return noted
+    return _signed(noted, function)
 
 
 def _anoting(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
@@ -89,6 +97,14 @@ def _anoting(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaita
             shot.value = (value,)
         return value
 
+    return _signed(noted, function)
+
+
+def _signed(noted: F, function: Callable[..., object]) -> F:
+    """Return a wrapper that says its signature at once: LangChain asks for it at every call."""
+    with suppress(ValueError, TypeError):
+        # Not every function has one; LangChain then looks for itself.
+        noted.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return noted
 
 
@@ -133,6 +149,37 @@ class Probe:
             _SHOT.reset(token)
 
 
+def _is_invalid_resume(error: BaseException) -> bool:
+    """Say whether a person's answer did not fit the question of a tool: that concerns the person, not the model."""
+    # The first releases of 1.2 do not mark such errors.
+    marked = getattr(graph_errors, "is_invalid_resume", None)
+    return marked is not None and bool(marked(error))
+
+
+class Passed(GraphBubbleUp):
+    """Carries an exception that is not a tool's answer through the controller."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
+    """Return what an exception that left the framework's execution means; the framework's own signals go on."""
+    shot.raised = error
+    if isinstance(error, GraphBubbleUp):
+        raise error
+    if _is_invalid_resume(error):
+        raise Passed(error)
+    if shot.error is not None:
+        return raw_of(shot, tool)
+    if shot.value is not None or shot.message is not None:
+        # The tool ran to its end; the framework could not use what it returned.
+        return Raised(error, phase="after_send")
+    # The call could not be built (no store, no such state field): no byte has left.
+    return Raised(error, phase="build")
+
+
 def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
     """Return what an execution gave back, for the controller to judge.
 
@@ -144,6 +191,9 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         error, in_function = shot.error
         if isinstance(error, ValidationError) and not in_function:
             raise _invalid(error, tool) from error
+        if isinstance(error, ToolException) and in_function:
+            # LangChain's word for "the tool answered with an error"; tools loaded from an MCP server answer so.
+            return Mcp(is_error=True, content=_blocks(str(error)))
         raise error
     message = shot.message
     if isinstance(message, ToolMessage):
@@ -152,8 +202,12 @@ def raw_of(shot: Shot, tool: BaseTool | None) -> Raw:
         structured = _structured(message.artifact)
         if structured is not None:
             return structured
-        plain = shot.value is not None and isinstance(shot.value[0], _PLAIN) and not _has_artifact(tool)
-        return Value(_spoken(shot.value[0] if plain and shot.value is not None else message.content))
+        value: object = message.content
+        if shot.value is not None and not _has_artifact(tool):
+            (returned,) = shot.value
+            if isinstance(returned, _PLAIN):
+                value = cast("object", returned)
+        return Value(_spoken(value))
     # A Command, or a list of commands and messages: passed on as it is.
     return Value(message)
 
@@ -181,7 +235,7 @@ def _blocks(content: object) -> tuple[object, ...]:
 
 def _structured(artifact: object) -> Raw | None:
     """Return the structured content that an MCP tool's artifact carries."""
-    if isinstance(artifact, Mapping) and "structured_content" in artifact:
+    if artifact is not None and isinstance(artifact, Mapping) and "structured_content" in artifact:
         return Value(cast("Mapping[str, object]", artifact)["structured_content"])
     return None
 
@@ -208,5 +262,3 @@ def visible_arguments(tool: BaseTool | None) -> frozenset[str] | None:
         return frozenset(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else None
     fields = getattr(schema, "model_fields", None)
     return frozenset(cast("Mapping[str, object]", fields)) if isinstance(fields, Mapping) else None
-
-

@@ -28,6 +28,9 @@ __all__ = [
 
 # Member of `response_metadata` under which an answer that is not the tool's own is marked. Never sent to a provider.
 MARK: Final = "forbear"
+# Member of `additional_kwargs` with which LangChain marks messages that it wrote itself.
+_WRITTEN_BY: Final = "lc_source"
+_NOTHING: Final[frozenset[str]] = frozenset()
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 
 
@@ -35,13 +38,14 @@ _CUT_OFF: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length
 class Step:
     """One AI message: what the controller must know about it to place its calls."""
 
-    # Id of the message; where it has none, a digest of its call ids.
+    # Id of the message; where it has none, a digest of its place and its call ids.
     name: str
     # Id of the last human message before it; None = there is none.
     turn: str | None
-    siblings: int
+    # Ids of its calls, in its order, those that did not parse last.
+    calls: tuple[str, ...]
     # Call ids that the model may not have finished writing.
-    truncated: frozenset[str] = frozenset()
+    truncated: frozenset[str] = _NOTHING
     # Calls that could not be parsed: (call id, tool, text of the arguments).
     unparsed: tuple[tuple[str, str, str], ...] = ()
 
@@ -49,7 +53,7 @@ class Step:
 def messages_of(state: object, key: str) -> Sequence[AnyMessage]:
     """Return the messages of a graph's state: a list, a mapping or an object with that member."""
     held: object = state
-    if isinstance(state, Mapping):
+    if isinstance(state, (dict, Mapping)):
         held = cast("Mapping[str, object]", state).get(key)
     elif not isinstance(state, (list, tuple)):
         held = cast("object", getattr(state, key, None))
@@ -57,9 +61,12 @@ def messages_of(state: object, key: str) -> Sequence[AnyMessage]:
 
 
 def turn_of(messages: Sequence[AnyMessage]) -> str | None:
-    """Return the id of the last human message; where it has none, how many human messages there are."""
+    """Return the id of the last message of a person; where it has none, how many there are.
+
+    A summary that a framework wrote in the place of older messages looks like a human message and begins no turn.
+    """
     for message in reversed(messages):
-        if isinstance(message, HumanMessage):
+        if isinstance(message, HumanMessage) and not message.additional_kwargs.get(_WRITTEN_BY):
             return message.id or f"human:{sum(isinstance(one, HumanMessage) for one in messages)}"
     return None
 
@@ -68,25 +75,32 @@ def step_of(messages: Sequence[AnyMessage], calls: Sequence[ToolCall]) -> Step:
     """Return the step that these calls belong to: the last AI message that made the first of them."""
     turn = turn_of(messages)
     wanted = calls[0]["id"] if calls else None
-    for message in reversed(messages):
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
         if isinstance(message, AIMessage) and any(call["id"] == wanted for call in message.tool_calls):
-            return _step(message, turn)
-    return Step(name=_digest(*(call["id"] or "" for call in calls)), turn=turn, siblings=max(len(calls), 1))
+            return _step(message, turn, place)
+    ids = tuple(call["id"] or "" for call in calls)
+    return Step(name=_digest(*ids), turn=turn, calls=ids)
 
 
-def _step(message: AIMessage, turn: str | None) -> Step:
-    unparsed = tuple(
-        (call["id"], call["name"] or "", call["args"] or "") for call in message.invalid_tool_calls if call["id"]
-    )
+def _step(message: AIMessage, turn: str | None, place: int) -> Step:
+    unparsed: tuple[tuple[str, str, str], ...] = ()
+    if message.invalid_tool_calls:
+        unparsed = tuple(
+            (call["id"], call["name"] or "", call["args"] or "") for call in message.invalid_tool_calls if call["id"]
+        )
     ids = [call["id"] or "" for call in message.tool_calls]
     reason = _finish(message)
     # A model writes its calls in order: only the last one can be cut off, and where one did not parse, that is it.
-    cut = frozenset({ids[-1]}) if reason in _CUT_OFF and ids and not unparsed else frozenset[str]()
+    cut: frozenset[str] = _NOTHING
+    if reason in _CUT_OFF:
+        cut = frozenset(one[0] for one in unparsed) if unparsed else frozenset(ids[-1:])
     return Step(
-        name=message.id or _digest(*ids),
+        # Models that number their calls give the same ids in every message.
+        name=message.id or _digest(str(place), *ids),
         turn=turn,
-        siblings=len(ids) + len(unparsed),
-        truncated=cut | (frozenset(one[0] for one in unparsed) if reason in _CUT_OFF else frozenset()),
+        calls=(*ids, *(one[0] for one in unparsed)),
+        truncated=cut,
         unparsed=unparsed,
     )
 
@@ -120,9 +134,9 @@ def is_halted(messages: Sequence[AnyMessage], *, skip: str = "") -> bool:
         if isinstance(message, ToolMessage):
             if mark_of(message).get("answer") == "halted":
                 return True
-        elif isinstance(message, HumanMessage):
-            return False
-        elif isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip):
+        elif isinstance(message, HumanMessage) or (
+            isinstance(message, AIMessage) and message.tool_calls and (not skip or message.id != skip)
+        ):
             return False
     return False
 
@@ -142,7 +156,7 @@ def content_of(value: object) -> str | list[str | dict[str, object]]:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
-        return str(value)
+        return str(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _is_block(item: object) -> bool:

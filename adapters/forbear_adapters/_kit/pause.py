@@ -5,11 +5,11 @@ Pure translation. Answers are checked again by the controller, which knows what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-__all__ = ["DECISIONS", "Decision", "Prompt", "decisions", "payload"]
+__all__ = ["DECISIONS", "Decision", "Prompt", "decisions", "is_answer", "named_edits", "payload"]
 
 DECISIONS: Final = frozenset({"approve", "deny", "revise", "edit"})
 
@@ -80,16 +80,40 @@ def decisions(answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
     return found
 
 
+def named_edits(answer: object) -> list[tuple[str, str]]:
+    """Return ticket and fingerprint of every edit in an answer."""
+    return [(ticket, fingerprint) for ticket, fingerprint, word in _named(answer) if word == "edit"]
+
+
+def is_answer(answer: object) -> bool:
+    """Say whether a resume value has the form of an answer, whatever it is an answer to."""
+    return next(_named(answer), None) is not None
+
+
+def _named(answer: object) -> Iterator[tuple[str, str, str]]:
+    """Yield ticket, fingerprint and word of everything in an answer that has its form."""
+    if not isinstance(answer, Mapping):
+        return
+    given = cast("Mapping[object, object]", answer)
+    for ticket, said in ((given.get("ticket"), cast("object", given)), *given.items()):
+        if not isinstance(said, Mapping) or not isinstance(ticket, str):
+            continue
+        members = cast("Mapping[str, object]", said)
+        word, fingerprint = members.get("decision"), members.get("fingerprint")
+        if isinstance(word, str) and word in DECISIONS and isinstance(fingerprint, str):
+            yield ticket, fingerprint, word
+
+
 def _decision(said: Mapping[str, object], prompt: Prompt) -> Decision | None:
     word, fingerprint = said.get("decision"), said.get("fingerprint")
-    if word not in DECISIONS or fingerprint != prompt.fingerprint:
+    if not isinstance(word, str) or word not in DECISIONS or fingerprint != prompt.fingerprint:
         return None
     note, actor, tool, arguments = said.get("note"), said.get("actor"), said.get("tool"), said.get("arguments")
     if word == "edit" and not isinstance(arguments, Mapping):
         return None
     return Decision(
         prompt=prompt,
-        word=str(word),
+        word=word,
         note=note if isinstance(note, str) else "",
         actor=actor if isinstance(actor, str) else "",
         arguments=cast("Mapping[str, object]", arguments) if isinstance(arguments, Mapping) else {},

@@ -52,4 +52,4 @@ def without_retries(function: Callable[..., object]) -> Callable[..., object] | 
     inner = next((layer for layer in _layers(function) if _library(layer) is None), None)
     if inner is None or not callable(inner) or retrying_library(inner) is not None:
         return None
-    return cast("Callable[..., object]", inner)
+    return inner

@@ -5,19 +5,16 @@ Run ids come from the application's config only, never from anything that a mode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from langchain_core.messages import AnyMessage
 
 __all__ = ["inside", "run_of", "thread_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(NamedTuple):
     """The governed call that this code runs in."""
 
     thread: str | None
@@ -28,14 +25,21 @@ class Within:
 _WITHIN: ContextVar[Within | None] = ContextVar("forbear_within", default=None)
 
 
-@contextmanager
-def inside(thread: str | None, run: str, call_id: str) -> Iterator[None]:
+class inside:  # noqa: N801 - reads as a statement
     """Mark what runs in this block as part of a governed call: agents that it starts are children of `run`."""
-    token = _WITHIN.set(Within(thread, run, call_id))
-    try:
-        yield
-    finally:
-        _WITHIN.reset(token)
+
+    __slots__ = ("_token", "_within")
+
+    def __init__(self, thread: str | None, run: str, call_id: str) -> None:
+        self._within = Within(thread, run, call_id)
+
+    def __enter__(self) -> None:
+        """Enter the call."""
+        self._token = _WITHIN.set(self._within)
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave the call."""
+        _WITHIN.reset(self._token)
 
 
 def thread_of(config: Mapping[str, object]) -> str | None:

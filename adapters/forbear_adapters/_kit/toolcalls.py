@@ -6,28 +6,25 @@ message (or command) that the framework made. Nothing is decided here, and nothi
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from forbear import Controller, Reply
-from forbear.contract import Raised, Raw
-from forbear.errors import ConfigError
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from forbear_adapters._kit.capture import Probe, Shot, raw_of, visible_arguments, watched
+from forbear import Controller, Reply
+from forbear.contract import Raw
+from forbear_adapters._kit.capture import Passed, Probe, Shot, not_answered, raw_of, watched
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
-from forbear_adapters._kit.retries import retrying_library, without_retries
 from forbear_adapters._kit.runs import inside, run_of, thread_of
+from forbear_adapters._kit.tools import alone, needs_graph, refuse_retries
 
-__all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "unretried"]
+__all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "answer_message", "config_of"]
 
 # A ToolMessage, a Command, or a list of both: whatever the framework's own execution returns.
 Output = Any
@@ -35,25 +32,8 @@ Execute = Callable[[ToolCallRequest], Output]
 AExecute = Callable[[ToolCallRequest], Awaitable[Output]]
 # Words with which a framework makes a model call some tool, whichever it is.
 _FORCES_ANY: Final = frozenset({"any", "required"})
+_DATA: Final = (str, int, float, bool, list, dict, type(None))
 _MAX_WATCHED: Final = 512
-_NEVER_INJECTED: Final = frozenset({"config", "run_manager", "callbacks", "self"})
-
-
-class _Passed(GraphBubbleUp):
-    """Carries an exception that is not a tool's answer through the controller."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-def _is_invalid_resume(error: BaseException) -> bool:
-    """Say whether a person's answer did not fit the question of a tool: that concerns the person, not the model."""
-    try:
-        from langgraph.errors import is_invalid_resume
-    except ImportError:  # pragma: no cover - releases before 1.2.20 do not mark such errors
-        return False
-    return is_invalid_resume(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +47,10 @@ class Place:
     forced: str | None = None
     # A pause can be resumed, and then the graph proposes its calls again; otherwise the controller starts them itself.
     reproposes: bool = False
+
+    def forced_to(self, choice: str) -> Place:
+        """Return the same place, with what the model was made to call."""
+        return replace(self, forced=choice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +101,7 @@ class Gate:
             GraphBubbleUp: the tool paused the graph; passed through untouched.
         """
         shots: list[Shot] = []
-        tool = self._tool(request.tool)
+        tool = None if request.tool is None else self.see(request.tool)
 
         def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -125,8 +109,8 @@ class Gate:
             with inside(place.thread, place.run, request.tool_call["id"] or ""):
                 try:
                     shot.message = execute(_prepared(request, tool, arguments, shot))
-                except Exception as error:
-                    return _not_answered(error, shot, request.tool)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is a result
+                    return not_answered(error, shot, request.tool)
             return raw_of(shot, request.tool)
 
         try:
@@ -136,7 +120,7 @@ class Gate:
                 execute=run,
                 **_placed(request.tool_call, place),
             )
-        except _Passed as passed:
+        except Passed as passed:
             raise passed.error from None
         return self.told(reply, request.tool_call, place, shot=shots[-1] if shots else None, tool=request.tool)
 
@@ -147,7 +131,7 @@ class Gate:
             GraphBubbleUp: the tool paused the graph; passed through untouched.
         """
         shots: list[Shot] = []
-        tool = self._tool(request.tool)
+        tool = None if request.tool is None else self.see(request.tool)
 
         async def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -155,8 +139,8 @@ class Gate:
             with inside(place.thread, place.run, request.tool_call["id"] or ""):
                 try:
                     shot.message = await execute(_prepared(request, tool, arguments, shot))
-                except Exception as error:
-                    return _not_answered(error, shot, request.tool)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is a result
+                    return not_answered(error, shot, request.tool)
             return raw_of(shot, request.tool)
 
         try:
@@ -166,7 +150,7 @@ class Gate:
                 execute=run,
                 **_placed(request.tool_call, place),
             )
-        except _Passed as passed:
+        except Passed as passed:
             raise passed.error from None
         return self.told(reply, request.tool_call, place, shot=shots[-1] if shots else None, tool=request.tool)
 
@@ -181,38 +165,46 @@ class Gate:
     def told(
         self, reply: Reply, call: ToolCall, place: Place, *, shot: Shot | None = None, tool: BaseTool | None = None
     ) -> Answered:
-        """Return a reply with the message that answers the call."""
-        if shot is not None and (reply.ok or reply.would is not None):
+        """Return a reply with the message that answers the call.
+
+        Raises:
+            Exception: the tool is only observed, and this is what leaves the framework without us.
+        """
+        if shot is not None and (reply.ok or self._is_observed(call["name"])):
+            if shot.raised is not None:
+                raise shot.raised
             return Answered(reply, shot.message)
         return Answered(reply, answer_message(reply, call, step=place.step.name, tool=tool))
 
+    def _is_observed(self, tool: str) -> bool:
+        """Say whether a tool is only observed: then nothing that its caller gets may differ."""
+        return self.controller.engine.tools.known_policy(tool).mode == "observe"
+
     # ---- tools ------------------------------------------------------------------------------------------------------
 
-    def _tool(self, tool: BaseTool | None) -> BaseTool | None:
-        """Return the watched copy of a tool.
+    def see(self, tool: BaseTool) -> BaseTool:
+        """Return the watched copy of a tool, and let the controller run the tool by itself: a retry, a parked call.
+
+        A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
 
         Raises:
             ConfigError: the tool retries inside.
         """
-        if tool is None:
-            return None
         found = self._watched.get(id(tool))
         if found is None:
             refuse_retries(tool)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
             found = self._watched[id(tool)] = (tool, watched(tool))
+            if not needs_graph(tool):
+                self.controller.bind(tool.name, alone(tool, found[1]))
         return found[1]
 
-    def bind(self, tool: BaseTool) -> None:
-        """Let the controller run a tool by itself: a retry that is due, a parked call, a grant that nobody re-proposes.
 
-        A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
-        """
-        copy = self._tool(tool)
-        assert copy is not None
-        if not _needs_graph(tool):
-            self.controller.bind(tool.name, _alone(tool, copy))
+def config_of(request: ToolCallRequest) -> Mapping[str, object]:
+    """Return the config that a call runs under."""
+    # The runtime is generic in the application's own types, which do not matter here.
+    return cast("Mapping[str, object]", request.runtime.config)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _placed(call: ToolCall, place: Place) -> dict[str, Any]:
@@ -225,7 +217,7 @@ def _where(call: ToolCall, place: Place) -> dict[str, Any]:
         "run": place.run,
         "step": step.name,
         "call_id": call_id,
-        "siblings": step.siblings,
+        "siblings": len(step.calls),
         "truncated": call_id in step.truncated,
         "forced": place.forced is not None and place.forced in (*_FORCES_ANY, call["name"]),
         "turn": step.turn,
@@ -240,41 +232,33 @@ def _prepared(
     call = request.tool_call
     if arguments != call["args"]:
         call = cast("ToolCall", {**call, "args": dict(arguments)})
-    if tool is None:
-        return request.override(tool_call=call)
-    return request.override(tool_call=call, tool=cast("BaseTool", Probe(tool, shot)))
-
-
-def _not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
-    """Return what an exception that left the framework's execution means; the framework's own signals go on."""
-    if isinstance(error, GraphBubbleUp):
-        raise error
-    if _is_invalid_resume(error):
-        raise _Passed(error)
-    if shot.error is not None:
-        return raw_of(shot, tool)
-    if shot.value is not None or shot.message is not None:
-        # The tool ran; what it returned was not usable for the framework.
-        return Raised(error)
-    # The call could not be built (no store, no such state field): no byte has left.
-    return Raised(error, phase="build")
+    probe = None if tool is None else cast("BaseTool", Probe(tool, shot))
+    # What `override` does, without its cost.
+    return ToolCallRequest(
+        call,
+        probe,
+        cast("object", request.state),
+        request.runtime,  # pyright: ignore[reportUnknownMemberType]
+    )
 
 
 def answer_message(reply: Reply, call: ToolCall, *, step: str, tool: BaseTool | None = None) -> Output:
     """Return the message that answers a call: a recorded result like a fresh one, all else as the controller's text."""
     call_id = call["id"] or ""
     if reply.ok and reply.value is not None:
-        value = reply.value
-        if not isinstance(value, (str, int, float, bool, list, dict, tuple)):
-            # The very command that the tool returned in this process.
+        value: object = reply.value
+        if not _is_data(value):
+            # The very command (or commands) that the tool returned in this process.
             return value
-        if isinstance(value, list) and value and not _is_data(cast("list[object]", value)):
-            return cast("list[object]", value)
         artifact = {"structured_content": value} if _is_structured(tool, value) else None
-        return ToolMessage(content_of(value), name=call["name"], tool_call_id=call_id, artifact=artifact)
+        # LangChain's own annotation of content is narrower than what its tools produce.
+        content = cast("str | list[str | dict[Any, Any]]", content_of(value))
+        return ToolMessage(content, name=call["name"], tool_call_id=call_id, artifact=artifact)
     marked: dict[str, object] = {"answer": str(reply.answer), "request_id": reply.request_id}
     if reply.ticket is not None:
         marked["ticket"] = reply.ticket
+    if reply.answer == "halted":
+        marked["for_user"] = reply.for_user()
     return ToolMessage(
         reply.for_model(),
         id=message_id(step, call_id),
@@ -285,106 +269,11 @@ def answer_message(reply: Reply, call: ToolCall, *, step: str, tool: BaseTool | 
     )
 
 
-def _is_data(items: list[object]) -> bool:
-    return all(isinstance(item, (str, int, float, bool, list, dict, type(None))) for item in items)
+def _is_data(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(item, _DATA) for item in cast("Sequence[object]", value))
+    return isinstance(value, _DATA)
 
 
 def _is_structured(tool: BaseTool | None, value: object) -> bool:
     return tool is not None and tool.response_format == "content_and_artifact" and isinstance(value, dict)
-
-
-# ---- tools ----------------------------------------------------------------------------------------------------------
-
-
-def refuse_retries(tool: BaseTool) -> None:
-    """Check that a tool does not repeat itself.
-
-    Raises:
-        ConfigError: its function is wrapped by a retry library.
-    """
-    for function in _functions(tool):
-        library = retrying_library(function)
-        if library is not None:
-            raise ConfigError(
-                f"tool {tool.name!r}: retries inside ({library}), which multiplies attempts; take the decorator off, or "
-                'pass inner_retries="unwrap"'
-            )
-
-
-def unretried(tool: BaseTool) -> BaseTool:
-    """Return a tool whose function is called once: the retrying layer is taken off in a copy.
-
-    Raises:
-        ConfigError: another decorator lies on top of the retry, and would be lost with it.
-    """
-    if not isinstance(tool, (StructuredTool, Tool)):
-        return tool
-    changes: dict[str, object] = {}
-    for name, function in (("func", tool.func), ("coroutine", tool.coroutine)):
-        if function is None or retrying_library(function) is None:
-            continue
-        inner = without_retries(cast("Callable[..., object]", function))
-        if inner is None:
-            raise ConfigError(f"tool {tool.name!r}: a decorator lies on top of its retry; take the retry off by hand")
-        changes[name] = inner
-    return tool.model_copy(update=changes) if changes else tool
-
-
-def _functions(tool: BaseTool) -> list[Callable[..., object]]:
-    if isinstance(tool, (StructuredTool, Tool)):
-        found = (tool.func, tool.coroutine)
-        return [cast("Callable[..., object]", function) for function in found if function is not None]
-    return [tool.invoke, tool.ainvoke]
-
-
-def _needs_graph(tool: BaseTool) -> bool:
-    """Say whether a tool's function has parameters that neither the model nor LangChain fills."""
-    visible = visible_arguments(tool)
-    if visible is None or not isinstance(tool, (StructuredTool, Tool)):
-        return True
-    for function in _functions(tool):
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                continue
-            if parameter.name not in visible and parameter.name not in _NEVER_INJECTED:
-                return True
-    return False
-
-
-def _alone(tool: BaseTool, copy: BaseTool) -> Callable[..., object]:
-    """Return how the controller runs a tool outside the graph."""
-    has_sync = not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
-
-    def execute(**arguments: object) -> Raw | Awaitable[Raw]:
-        call = {"type": "tool_call", "name": tool.name, "args": arguments, "id": "forbear"}
-        if not has_sync or (_on_loop() and _has_async(tool)):
-            return _aexecute(tool, copy, call)
-        shot = Shot()
-        try:
-            shot.message = Probe(copy, shot).invoke(call)
-        except Exception as error:
-            return _not_answered(error, shot, tool)
-        return raw_of(shot, tool)
-
-    return execute
-
-
-async def _aexecute(tool: BaseTool, copy: BaseTool, call: dict[str, object]) -> Raw:
-    shot = Shot()
-    try:
-        shot.message = await Probe(copy, shot).ainvoke(call)
-    except Exception as error:
-        return _not_answered(error, shot, tool)
-    return raw_of(shot, tool)
-
-
-def _has_async(tool: BaseTool) -> bool:
-    return not isinstance(tool, (StructuredTool, Tool)) or tool.coroutine is not None
-
-
-def _on_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -6,12 +6,10 @@ state, store and runtime, formatting and commands stay LangGraph's. Nothing abou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypedDict, Unpack
 
-from forbear import Controller, Operator, Reply
-from forbear.errors import ConfigError, RunHalted, UsageError
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
@@ -20,19 +18,30 @@ from langchain_core.tools import tool as make_tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import interrupt
 
+from forbear import Controller, Operator, Reply
+from forbear.errors import ConfigError, RunHalted, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
-from forbear_adapters._kit.pause import Decision, Prompt, payload
-from forbear_adapters._kit.people import ask_about, decide, may_pause
-from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, answer_message, unretried
-from forbear_adapters.langgraph.ready import replacements
+from forbear_adapters._kit.pause import Decision, Prompt
+from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, put
+from forbear_adapters._kit.ready import replacements
+from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
+from forbear_adapters._kit.tools import unretried
 
 __all__ = ["RecoveryToolNode"]
 
 Wrapper = Callable[[ToolCallRequest, Callable[[ToolCallRequest], Output]], Output]
 AWrapper = Callable[[ToolCallRequest, Callable[[ToolCallRequest], Awaitable[Output]]], Awaitable[Output]]
+
+
+class NodeOptions(TypedDict, total=False):
+    """What `ToolNode` takes as well, with its defaults."""
+
+    name: str
+    tags: list[str] | None
+    # Whatever it makes of an error, the controller sees the error itself, and the model reads the controller's text.
+    handle_tool_errors: bool | str | Callable[..., str] | type[Exception] | tuple[type[Exception], ...]
 
 
 class Batch:
@@ -41,8 +50,11 @@ class Batch:
     def __init__(self) -> None:
         self.place: Place | None = None
         self.state: object = ()
+        self.config: Mapping[str, object] = {}
         self.pausable = False
         self.paused = False
+        # Rounds in which a call waited for a person and there was nothing to ask.
+        self.unasked = 0
         # In the order in which they ended; a call is found by its own mapping, which LangGraph hands over unchanged.
         self.answered: list[tuple[ToolCall, Answered]] = []
         self.signals: list[tuple[ToolCall, GraphBubbleUp]] = []
@@ -52,8 +64,12 @@ class Batch:
 
     @property
     def asked(self) -> list[tuple[ToolCall, Answered]]:
-        """Return the calls that wait for a person."""
-        return [one for one in self.answered if one[1].reply.answer == "needs_approval"]
+        """Return the calls that wait for a person, in the order of the message."""
+        asked = [one for one in self.answered if one[1].reply.answer == "needs_approval"]
+        if len(asked) < 2:
+            return asked
+        order = () if self.place is None else self.place.step.calls
+        return sorted(asked, key=lambda one: order.index(one[0]["id"]) if one[0]["id"] in order else len(order))
 
     @property
     def halted(self) -> Reply | None:
@@ -68,6 +84,8 @@ class Batch:
         """Forget the answers to calls that are proposed again now."""
         self.answered = [one for one in self.answered if not any(one[0] is call for call in calls)]
 
+
+_MAX_UNASKED: Final = 1
 
 _BATCH: ContextVar[Batch | None] = ContextVar("forbear_batch", default=None)
 
@@ -109,21 +127,24 @@ class RecoveryToolNode(ToolNode):
         messages_key: str = "messages",
         wrap_tool_call: Wrapper | None = None,
         awrap_tool_call: AWrapper | None = None,
-        **options: Any,
+        **options: Unpack[NodeOptions],
     ) -> None:
         if (wrap_tool_call is None) != (awrap_tool_call is None):
-            raise ConfigError("wrap_tool_call and awrap_tool_call: must both be given, a call must never pass one of them")
-        built = [tool if isinstance(tool, BaseTool) else cast("BaseTool", make_tool(tool)) for tool in tools]
+            raise ConfigError(
+                "wrap_tool_call and awrap_tool_call: must both be given, a call must never pass one of them"
+            )
+        built = [tool if isinstance(tool, BaseTool) else make_tool(tool) for tool in tools]
         if inner_retries == "unwrap":
             built = [unretried(tool) for tool in built]
         self._gate: Final = Gate(controller, built_at=user_line())
         for tool in built:
-            self._gate.bind(tool)
+            self._gate.see(tool)
         self._operator: Final = Operator(controller) if operator is None else operator
         self._tool_choice: Final = tool_choice
         self._on_halt: Final = on_halt
         self._key: Final = messages_key
-        super().__init__(
+        # ToolNode's own annotations of the wrappers leave out lists of commands, which it takes.
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
             built,
             messages_key=messages_key,
             wrap_tool_call=_outer(wrap_tool_call, self._wrapped),
@@ -133,28 +154,38 @@ class RecoveryToolNode(ToolNode):
 
     # ---- one invocation of the node ---------------------------------------------------------------------------------
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run the calls of the last AI message; pause where a person is needed."""
         batch = Batch()
         token = _BATCH.set(batch)
         try:
             while True:
                 output = super().invoke(input, config, **kwargs)
-                if not (self._must_ask(batch) and self._ask(batch)):
+                if not self._goes_on(batch):
                     break
             self._answer_unparsed(batch)
         finally:
             _BATCH.reset(token)
         return self._finished(batch, output)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run the calls of the last AI message, in tasks; pause where a person is needed."""
         batch = Batch()
         token = _BATCH.set(batch)
         try:
             while True:
                 output = await super().ainvoke(input, config, **kwargs)
-                if not (self._must_ask(batch) and self._ask(batch)):
+                if not self._goes_on(batch):
                     break
             await self._aanswer_unparsed(batch)
         finally:
@@ -197,21 +228,16 @@ class RecoveryToolNode(ToolNode):
 
     def _edited(self, batch: Batch, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request as a person edited it."""
-        call = request.tool_call
-        said = next((one for one in batch.edits if one.prompt.call_id == call["id"]), None)
-        if said is None:
-            return request
-        name = said.tool or call["name"]
-        changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
-        tool = self.tools_by_name.get(name)
-        return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+        said = next((one for one in reversed(batch.edits) if one.prompt.call_id == request.tool_call["id"]), None)
+        return request if said is None else edited(request, said, self.tools_by_name)
 
     def _place(self, batch: Batch, request: ToolCallRequest) -> Place:
         if batch.place is None:
             batch.state = request.state
-            batch.pausable = may_pause(request.runtime.config)
+            config = batch.config = config_of(request)
+            batch.pausable = may_pause(config)
             batch.place = self._gate.place(
-                request.runtime.config,
+                config,
                 messages_of(request.state, self._key),
                 [request.tool_call],
                 forced=self._tool_choice,
@@ -221,13 +247,27 @@ class RecoveryToolNode(ToolNode):
 
     # ---- pausing ----------------------------------------------------------------------------------------------------
 
-    def _must_ask(self, batch: Batch) -> bool:
-        """Raise what the calls of this round raised; say whether a person has to be asked before the node is done."""
+    def _goes_on(self, batch: Batch) -> bool:
+        """Raise what the calls of this round raised; say whether some are to be proposed once more, after a person."""
         if batch.errors:
             raise batch.errors[0]
         if batch.signals:
             raise self._signal(batch)
-        return batch.pausable and bool(batch.asked)
+        if not batch.pausable:
+            return False
+        return self._edited_before(batch) or (bool(batch.asked) and self._ask(batch))
+
+    def _edited_before(self, batch: Batch) -> bool:
+        """Take up again what a person wrote in the place of a call before this resume."""
+        found = {
+            id(call): said
+            for call, one in batch.answered
+            if (said := earlier_edit(batch.config, call, one.reply)) is not None
+            and not any(known.prompt.ticket == said.prompt.ticket for known in batch.edits)
+        }
+        batch.edits.extend(found.values())
+        batch.reopen([call for call, _ in batch.answered if id(call) in found])
+        return bool(found)
 
     def _signal(self, batch: Batch) -> Exception:
         """Return what goes on to LangGraph: the pause of the one tool that paused."""
@@ -252,22 +292,20 @@ class RecoveryToolNode(ToolNode):
         """
         asked = batch.asked
         prompts = ask_about(self._operator, [(call, one.reply) for call, one in asked])
-        if not prompts:
-            return False
-        self._put(batch, prompts)
+        if prompts:
+            self._put(batch, prompts)
+        else:
+            # Somebody answered since; or it is a question that is answered elsewhere.
+            batch.unasked += 1
+            if batch.unasked > _MAX_UNASKED:
+                return False
         batch.reopen([call for call, _ in asked])
         return True
 
     def _put(self, batch: Batch, prompts: Sequence[Prompt]) -> None:
         batch.paused = True
-        taken = decide(self._operator, interrupt(payload(prompts)), prompts)
+        taken = put(self._operator, prompts, self._gate.once)
         batch.edits.extend(said for said in taken if said.word == "edit")
-        if not taken:
-            self._gate.once.warn(
-                "answer",
-                "the resume value answers no open question; pass {ticket: {\"decision\": ..., \"fingerprint\": ...}} "
-                "with ticket and fingerprint of the interrupt's value",
-            )
 
     # ---- what the graph gets ----------------------------------------------------------------------------------------
 
@@ -291,10 +329,11 @@ class RecoveryToolNode(ToolNode):
         place = batch.place
         if place is None:
             return output
-        added: list[ToolMessage | AIMessage] = [
-            one.output for call, one in batch.answered if call["id"] in {u[0] for u in place.step.unparsed}
-        ]
-        if isinstance(output, dict):
+        added: list[ToolMessage | AIMessage] = []
+        if place.step.unparsed:
+            unparsed = {call_id for call_id, _, _ in place.step.unparsed}
+            added = [one.output for call, one in batch.answered if call["id"] in unparsed]
+        if _is_update(output):
             messages = messages_of(batch.state, self._key)
             added.extend(replacements(self._gate.controller, place.run, messages))
         halted = batch.halted
@@ -341,8 +380,12 @@ def _unparsed(place: Place | None) -> list[ToolCall]:
 
 def _extended(output: Any, added: Sequence[ToolMessage | AIMessage], key: str) -> Any:
     """Return a tool node's output with messages added, in whichever of its three forms it is."""
-    if isinstance(output, dict):
+    if _is_update(output):
         return {**output, key: [*output[key], *added]}
-    if isinstance(output, list) and any(not isinstance(one, ToolMessage) for one in output):
-        return [*output, {key: list(added)}]
-    return [*output, *added]
+    if all(isinstance(one, ToolMessage) for one in output):
+        return [*output, *added]
+    return [*output, {key: list(added)}]
+
+
+def _is_update(output: Any) -> bool:
+    return isinstance(output, dict)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
+
+from langchain_core.messages import AnyMessage
 
 from forbear_adapters._kit.messages import is_halted, messages_of
-from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.messages.tool import ToolCall
 
-__all__ = ["calls_of", "recovery_condition"]
+__all__ = ["recovery_condition"]
 
 
 def recovery_condition(
@@ -22,26 +21,3 @@ def recovery_condition(
     END: END})``.
     """
     return "__end__" if is_halted(messages_of(state, messages_key)) else "model"
-
-
-def calls_of(given: object, messages_key: str) -> tuple[Sequence[ToolCall], object]:
-    """Return the calls that a tool node is given, and the state that they were given with.
-
-    A tool node takes a state with messages, a list of messages, a list of calls, or one call with its state (what
-    ``Send`` carries).
-    """
-    if isinstance(given, list) and given and _is_call(cast("list[object]", given)[-1]):
-        return cast("list[ToolCall]", given), ()
-    if isinstance(given, Mapping):
-        members = cast("Mapping[str, object]", given)
-        if members.get("__type") == "tool_call_with_context":
-            return [cast("ToolCall", members["tool_call"])], members["state"]
-    messages = messages_of(given, messages_key)
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            return message.tool_calls, cast("object", given)
-    return (), cast("object", given)
-
-
-def _is_call(item: object) -> bool:
-    return isinstance(item, dict) and cast("dict[str, object]", item).get("type") == "tool_call"

@@ -5,47 +5,16 @@ Results are handed out by the controller, once each. Nothing is executed here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from forbear import Controller, Reply
-from langchain_core.messages import AnyMessage, ToolMessage
-from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
-from forbear_adapters._kit.messages import mark_of, message_id, messages_of
-from forbear_adapters._kit.toolcalls import answer_message
+from forbear import Controller
+from forbear_adapters._kit.messages import messages_of
+from forbear_adapters._kit.ready import replacements
 
-__all__ = ["adeliver_ready", "deliver_ready", "replacements"]
-
-_LATER = frozenset({"pending", "needs_approval", "blocked", "stopped"})
-
-
-def replacements(controller: Controller, run: str, messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """Return the messages that take the place of earlier answers of this run, where their results are ready now."""
-    waiting = {
-        message.id: message
-        for message in messages
-        if isinstance(message, ToolMessage) and mark_of(message).get("answer") in _LATER
-    }
-    if not waiting:
-        return []
-    found: list[ToolMessage] = []
-    for reply in controller.run(run).inbox():
-        earlier = waiting.get(message_id(reply.step, reply.call_id))
-        if earlier is not None:
-            found.append(_in_place_of(earlier, reply))
-    return found
-
-
-def _in_place_of(earlier: ToolMessage, reply: Reply) -> ToolMessage:
-    call = ToolCall(name=earlier.name or reply.tool, args={}, id=earlier.tool_call_id)
-    message = answer_message(reply, call, step=reply.step)
-    if not isinstance(message, ToolMessage):
-        # A command cannot be carried out any more: its graph step is over.
-        message = ToolMessage(reply.for_model(), name=call["name"], tool_call_id=earlier.tool_call_id)
-    return message.model_copy(update={"id": earlier.id})
+__all__ = ["adeliver_ready", "deliver_ready"]
 
 
 def deliver_ready(

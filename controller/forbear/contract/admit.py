@@ -149,7 +149,7 @@ def _consistent(said: Envelope, case: Case, *, remote: bool) -> Envelope:
 def _ends(said: Envelope, now: datetime) -> Envelope:
     """Give the envelope its named end: the later of both ways to say it, never in the past."""
     if said.recovery is not Recovery.RETRY_AFTER:
-        return said
+        return replace(said, reset_at=None)
     base = Base(now)
     seconds = said.retry_after_seconds
     hint = later(

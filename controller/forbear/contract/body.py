@@ -68,13 +68,18 @@ def text_of(body: object) -> str:
     if isinstance(body, str):
         return body
     if isinstance(body, (bytes, bytearray)):
-        return bytes(body[: MAX_JSON + 1]).decode("utf-8", "replace")
+        try:
+            return body.decode("utf-8") if len(body) <= MAX_JSON else body[:MAX_SCAN].decode("utf-8", "replace")
+        except UnicodeDecodeError:
+            return body[:MAX_SCAN].decode("utf-8", "replace")
     return ""
 
 
 def parsed(body: object) -> object:
     """Return the value of a body: what it already is, or its JSON; `UNREADABLE` where there is none."""
     if isinstance(body, (str, bytes, bytearray)):
+        if len(body) > MAX_JSON:
+            return UNREADABLE
         text = text_of(body).removeprefix("\ufeff")
         start = text[:MAX_RULE_TEXT].lstrip()[:1]
         if not start or start not in '{["-0123456789ntf':

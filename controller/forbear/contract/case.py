@@ -46,6 +46,8 @@ class Case:
     # Conventions of a vendor or dialect, where one was registered; None = neutral rules only.
     profile: Conventions | None = None
     counts: Counts = field(default_factory=Counts)
+    # The result is a protocol's answer, not the value of an in-process function.
+    answered_remotely: bool = False
 
     @property
     def effect(self) -> Effect:
@@ -66,4 +68,6 @@ class Case:
     def speaks_contract(self) -> bool:
         """Whether contract words in a result are obeyed; otherwise they are data."""
         declared = self.policy.speaks_contract
-        return self.policy.trust is Trust.OWNED if declared is None else declared
+        if declared is not None:
+            return declared
+        return self.policy.trust is Trust.OWNED and not self.answered_remotely

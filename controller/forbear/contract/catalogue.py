@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, cast
 
@@ -22,6 +21,7 @@ from forbear.core.values import Envelope
 from forbear.core.vocabulary import Outcome, Recovery
 from forbear.errors import ConfigError
 
+_HERE: Final = Path(__file__).parent
 CODE: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*", re.ASCII)
 MAX_CODE: Final = 63
 PLACEHOLDERS: Final = frozenset({"limit", "remaining", "reset_at", "fields"})
@@ -203,7 +203,7 @@ def read_entries(text: str) -> dict[str, Entry]:
 @cache
 def builtin_catalogue() -> Catalogue:
     """Return the built-in codes."""
-    text = files("forbear.contract").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = (_HERE / "catalogue.toml").read_text(encoding="utf-8")
     return Catalogue(read_entries(text))
 
 

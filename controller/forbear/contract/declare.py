@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, cast
 
-from forbear.contract.declared_fields import MAX_NAME, READERS, ApprovalFunction, read_name
+from forbear.contract.declared_fields import MAX_NAME, READERS, read_name
+from forbear.contract.declared_fields import ApprovalFunction as ApprovalFunction
 from forbear.contract.limits import limits_from, misspelt
 from forbear.core.identity import canonical
 from forbear.core.identity import digest as digest_of

@@ -63,7 +63,12 @@ def is_contract(value: object) -> bool:
             return True
         if ok:
             return False
-        return (isinstance(error, Mapping) and "code" in error) or isinstance(members.get("code"), str)
+        if isinstance(error, Mapping):
+            return "code" in error or "recovery" in error
+        return isinstance(members.get("code"), str)
+    if isinstance(error, Mapping):
+        named = cast("Mapping[str, object]", error)
+        return isinstance(named.get("code"), str) and recovery_of(named.get("recovery")) is not None
     flat = "recovery" in members or "action" in members
     if flat and isinstance(members.get("code"), str):
         return recovery_of(members.get("recovery", members.get("action"))) is not None
@@ -107,6 +112,10 @@ def read_envelope(value: object, *, strict: bool = False) -> Envelope:
     return read_counted(value, strict=strict)[0]
 
 
+def _names_class(error: Mapping[str, object]) -> bool:
+    return recovery_of(error.get("recovery", error.get("action"))) is not None
+
+
 def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str, Any], int]:
     read: dict[str, Any] = {}
     dropped = 0
@@ -123,7 +132,9 @@ def _read_fields(error: Mapping[str, object], *, strict: bool) -> tuple[dict[str
         try:
             read[name] = reader(value)
         except Wrong as wrong:
-            if strict or name in _ESSENTIAL:
+            # A class says what to do also where its code cannot be read.
+            needed = name in _ESSENTIAL and not (name == "code" and _names_class(error))
+            if strict or needed:
                 raise ContractError(f"field {given!r} {wrong}") from None
             dropped += 1
     return read, dropped
@@ -199,7 +210,8 @@ def _read_problem(members: Mapping[str, object], *, strict: bool) -> tuple[Envel
     if "code" not in extensions and isinstance(kind, str) and kind.startswith(_URN):
         extensions["code"] = kind.removeprefix(_URN)
     status = members.get("status")
-    if "http_status" not in extensions and isinstance(status, int):
+    if not extensions.keys() & {"http_status", "code"} and isinstance(status, int):
+        # Of our own problems `status` is made up from the class.
         extensions["http_status"] = status
     if "recovery" not in extensions and "action" not in extensions and "code" not in extensions:
         extensions["recovery"] = _by_status(status)

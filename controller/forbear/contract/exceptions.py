@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, cast
 
 from forbear.contract import findings as f
@@ -22,6 +22,7 @@ from forbear.contract.words import recovery_of
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect, Executed, Outcome, Recovery
 
+_HERE: Final = Path(__file__).parent
 _STOP: Final = Recovery.DO_NOT_RETRY
 _WAIT: Final = Recovery.RETRY_AFTER
 _REPAIR: Final = Recovery.REPAIR_INPUT
@@ -46,6 +47,9 @@ _VENDORS: Final = {
     "notion_client": "notion",
     "twilio": "twilio",
 }
+
+# Causes that are looked at; more of them prove nothing.
+_MAX_CHAIN: Final = 16
 
 Row = tuple[Recovery, Recovery, str]
 
@@ -79,7 +83,7 @@ def _rows(table: object) -> dict[str, Row]:
 @cache
 def classes() -> Classes:
     """Return the table that ships with the package."""
-    text = files("forbear.contract").joinpath("exception_classes.toml").read_text(encoding="utf-8")
+    text = (_HERE / "exception_classes.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     kinds = {
         name: frozenset(cast("list[str]", members)) for name, members in document.items() if isinstance(members, list)
@@ -117,7 +121,7 @@ def classify_exception(facts: RaisedFacts, case: Case) -> Envelope:
     if ruled is not None:
         return ruled
     table = classes()
-    path = [_resolve(names, table) for names in (facts.names, *facts.chain)]
+    path = [_resolve(names, table) for names in (facts.names, *facts.chain[:_MAX_CHAIN])]
     own = path[0]
 
     def is_a(kind: str, name: str = own) -> bool:
@@ -216,7 +220,7 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
         return f.no_answer(case.effect, may_repeat=case.may_repeat)
     state = facts.sqlstate
     if state is None:
-        for names in (facts.names, *facts.chain):
+        for names in (facts.names, *facts.chain[:_MAX_CHAIN]):
             package, _, short = names[0].partition(".") if names else ("", "", "")
             if package in ("psycopg", "psycopg2", "asyncpg") and state is None:
                 state = table.sqlstate_classes.get(short)

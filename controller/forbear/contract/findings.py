@@ -73,7 +73,7 @@ def unknown(effect: Effect, *, code: str = "", outcome: Outcome = Outcome.UNKNOW
     """Return what an unexplained failure means: a write may have happened; a read is not looked at again blindly."""
     if is_write(effect):
         return found(Recovery.INSPECT_OUTCOME, code or "OUTCOME_UNKNOWN", outcome=outcome)
-    return found(Recovery.DO_NOT_RETRY, code or "TOOL_ERROR", executed=Executed.UNKNOWN, outcome=Outcome.FAILED)
+    return found(Recovery.DO_NOT_RETRY, code or "INTERNAL_ERROR", executed=Executed.UNKNOWN, outcome=Outcome.FAILED)
 
 
 def no_answer(effect: Effect, *, may_repeat: bool = False, outcome: Outcome = Outcome.UNKNOWN) -> Envelope:
@@ -124,4 +124,14 @@ def after_effects(envelope: Envelope, effect: Effect) -> Envelope:
     if envelope.recovery in (Recovery.DO_NOT_RETRY, Recovery.INSPECT_OUTCOME):
         return marked
     recovery = Recovery.INSPECT_OUTCOME if is_write(effect) else Recovery.DO_NOT_RETRY
-    return replace(marked, recovery=recovery, outcome=Outcome.PARTIAL, reset_at=None, temporary=False)
+    # The code and the time promised a retry that does not come.
+    return replace(
+        marked,
+        recovery=recovery,
+        code="PARTIAL_SUCCESS" if is_write(effect) else CODES[recovery],
+        outcome=Outcome.PARTIAL,
+        reset_at=None,
+        retry_after_seconds=None,
+        safe_message=None,
+        temporary=False,
+    )

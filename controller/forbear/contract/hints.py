@@ -17,6 +17,9 @@ from forbear.contract.raw import MAX_HEADERS, Headers
 
 # Longer field values are not read, except that endless digits are a number that is too large.
 MAX_FIELD: Final = 8192
+# Lines of one field, and characters of a structured field, which costs more than others to parse.
+_MAX_LINES: Final = 32
+_MAX_STRUCTURED: Final = 2048
 _REMAINING: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -30,8 +33,9 @@ class Fields:
         for name, value in headers[:MAX_HEADERS]:
             if len(name) > MAX_FIELD:
                 continue
-            if len(value) <= MAX_FIELD or t.is_digits(value):
-                values.setdefault(name.lower(), []).append(value[:MAX_FIELD])
+            held = values.setdefault(name.lower(), [])
+            if len(held) < _MAX_LINES and (len(value) <= MAX_FIELD or t.is_digits(value)):
+                held.append(value[:MAX_FIELD])
         self._values = values
 
     def all(self, name: str) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ def _structured(values: tuple[str, ...], base: t.Base) -> tuple[t.Hint | None, b
     from http_sf import StructuredFieldError, parse  # noqa: PLC0415
 
     raw = ", ".join(values)
-    if not raw or len(raw) > MAX_FIELD or not raw.isascii():
+    if not raw or len(raw) > _MAX_STRUCTURED or not raw.isascii():
         return None, False
     encoded = raw.encode("ascii")
     try:

@@ -60,7 +60,10 @@ def classify_http(http: Http, case: Case) -> Envelope:
 
 def _judge(http: Http, case: Case, fields: Fields, ends: Ends, body: object) -> Envelope:
     ruled = by_status(case, http.status, body)
-    if ruled is None and http.status < 500:
+    if ruled is None and http.status == 404 and http.protocol.lower().startswith("mcp"):
+        # The session is gone (MCP, Streamable HTTP, session management): the request never reached a tool.
+        return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
+    if ruled is None and http.status < 500 and case.policy.text_rules:
         ruled = by_text(case, text_of(http.body), body)
     if ruled is not None:
         return timed(ruled, ends.hint())
@@ -152,7 +155,7 @@ def _problem(http: Http, case: Case, fields: Fields, body: object) -> Envelope |
     if kind.lower().rstrip("/").endswith("/idempotency") and status in (400, 409, 422):
         if status == 400:
             return found(_STOP, "TOOL_MISCONFIGURED")
-        return found(_LOOK, outcome=Outcome.PENDING if status == 409 else Outcome.UNKNOWN)
+        return found(_LOOK, "STILL_RUNNING", outcome=Outcome.PENDING) if status == 409 else found(_LOOK)
     _, registered, name = kind.partition(_PROBLEMS)
     if not registered or not kind.startswith("https://iana.org/"):
         return None
@@ -177,7 +180,8 @@ def _completed(http: Http, case: Case, fields: Fields, body: object) -> Envelope
         if case.writes:
             return found(_LOOK, "PARTIAL_SUCCESS", outcome=Outcome.PARTIAL)
         return f.PARTIAL
-    said = _graphql(case, fields, body)
+    is_graphql = "graphql" in http.protocol.lower() or "graphql" in (fields.first("content-type") or "").lower()
+    said = _graphql(case, body, is_certain=is_graphql)
     if said is not None:
         return said
     if case.writes:
@@ -187,13 +191,17 @@ def _completed(http: Http, case: Case, fields: Fields, body: object) -> Envelope
     return f.EMPTY if is_empty(body) else f.SUCCESS
 
 
-def _graphql(case: Case, fields: Fields, body: object) -> Envelope | None:
-    """Judge a GraphQL answer that holds errors; None = it is not one."""
+def _graphql(case: Case, body: object, *, is_certain: bool) -> Envelope | None:
+    """Judge a GraphQL answer that holds errors; None = it is not one.
+
+    `is_certain` = the caller or the media type says that it is GraphQL; otherwise its form must be exactly that.
+    """
     errors = items(member(body, "errors"))
-    if not errors or not all(isinstance(member(error, "message"), str) for error in errors):
+    if not errors:
         return None
-    shape = is_mapping(body) and body.keys() <= {"data", "errors", "extensions"}
-    if not shape and "graphql" not in (fields.first("content-type") or "").lower():
+    has_messages = all(isinstance(member(error, "message"), str) for error in errors)
+    has_form = has_messages and is_mapping(body) and body.keys() <= {"data", "errors", "extensions"}
+    if not is_certain and not has_form:
         return None
     answered = member(body, "data")
     if answered is ABSENT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import Final
 
 MAX_TEXT: Final = 200
@@ -26,9 +27,14 @@ _INVITES: Final = (
     r"\bkeep (?:going|calling|asking)\b",
     r"\bignore (?:all|any|the|previous|prior)\b",
 )
-_PATTERNS: Final = tuple(re.compile(pattern, re.IGNORECASE) for pattern in _INVITES)
 # Cc control, Cf format (bidi, zero width, tags), Cs surrogates, Co private, Zl and Zp line separators.
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Return the compiled patterns; compiling them costs more than importing this module."""
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in _INVITES)
 
 
 def lint_text(text: str) -> list[str]:
@@ -47,6 +53,6 @@ def lint_text(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text)
     if _URL.search(plain):
         findings.append("URL")
-    if any(pattern.search(plain) for pattern in _PATTERNS):
+    if any(pattern.search(plain) for pattern in _patterns()):
         findings.append("invites another attempt")
     return findings

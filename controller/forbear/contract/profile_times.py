@@ -112,8 +112,9 @@ class Times:
             if bucket.form == "parameters":
                 yield from self._parameters(values, base)
                 continue
-            left = remaining(fields.all(bucket.remaining.replace("*", part))) if bucket.remaining else False
-            if left is not False or not values:
+            # What remains may be unsaid, but where it is said it has to be nothing.
+            said = fields.all(bucket.remaining.replace("*", part)) if bucket.remaining else ()
+            if not values or (said and remaining(said) is not False):
                 continue
             if bucket.positive and all(value.strip(" 0smh.") == "" for value in values):
                 continue

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,6 +30,7 @@ from forbear.core.values import Envelope
 from forbear.core.vocabulary import Executed, Outcome, Recovery
 from forbear.errors import ConfigError
 
+_FOLDER: Final = Path(__file__).parent / "profiles"
 _MAX_MESSAGE: Final = 2048
 
 
@@ -328,13 +328,12 @@ def read_profile(text: str, *, name: str) -> Profile:
 
 def profile_names() -> tuple[str, ...]:
     """Return the names of the profiles that ship with the package."""
-    folder = files("forbear.contract").joinpath("profiles")
-    return tuple(sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml")))
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 @cache
 def _builtin(name: str) -> Profile:
-    text = files("forbear.contract").joinpath("profiles").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return read_profile(text, name=name)
 
 

@@ -24,14 +24,17 @@ from forbear.core.holds import Cover, covering, narrow, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start, current_counters
 from forbear.core.states import (
+    FRAMEWORK,
     Action,
     AwaitingApproval,
     Claim,
     Hold,
     Known,
+    Parked,
     Running,
     Started,
     Stopped,
+    Waiting,
     known_key,
 )
 from forbear.core.steps import count_start, starts_of
@@ -245,9 +248,16 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     current = current_counters(action, s.tree.turn)
     # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
     answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
-    if start.by is By.RETRY or (answers_wait and start.by is not By.GRANT):
+    is_granted = start.by is By.GRANT or (start.grant is not None and start.grant.rule == FRAMEWORK)
+    if start.by is By.RETRY or (answers_wait and not is_granted):
         current = replace(current, retries=current.retries + 1)
-    started = replace(current, call=start.call, phase=Running(open=(*standing, opened)), attempts=attempt)
+    started = replace(
+        current,
+        call=start.call,
+        phase=Running(open=(*standing, opened)),
+        attempts=attempt,
+        joined=_still_waiting(action, start),
+    )
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]
     taken = {hold.key for hold in (*cover.claims, *cover.probes)}
     changes.extend(
@@ -265,6 +275,14 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         commands=commands,
         answer=Answer.EXECUTED,
     )
+
+
+def _still_waiting(action: Action, start: Start) -> tuple[Call, ...]:
+    """Return the calls of other runs that were told to wait for what starts now."""
+    waiting = action.joined
+    if isinstance(action.phase, (Waiting, Parked)) and all(call.run != action.call.run for call in waiting):
+        waiting = (action.call, *waiting)
+    return tuple(call for call in waiting if call.run != start.call.run) if waiting else ()
 
 
 def _known(call: Call) -> str:

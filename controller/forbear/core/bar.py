@@ -12,7 +12,7 @@ from forbear.core.decision import (
     Snapshot,
     WakeAt,
 )
-from forbear.core.holds import tell
+from forbear.core.holds import not_kept, tell
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start
 from forbear.core.states import (
@@ -84,9 +84,9 @@ def leave_queues(s: Snapshot, action: Action) -> tuple[Hold, ...]:
 def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetime) -> Decision:
     """Park a call under a time hold, or tell it to be proposed later where there is no slot."""
     ends_at = hold.ends_at or now
-    # Calls leave a hold one by one: the claimed retry first, the others behind it.
-    place_in_line = len(hold.parked) + 1
-    run_at = max(ends_at, now) + MARGIN + timedelta(seconds=place_in_line * (0.25 + fraction(action.key)))
+    # Calls leave a hold one by one and in the order in which they came: each place has its own second, with jitter in it.
+    place = hold.parked.index(action.key) if action.key in hold.parked else len(hold.parked)
+    run_at = max(ends_at, now) + MARGIN + timedelta(seconds=place + 0.25 + 0.75 * fraction(action.key))
     told = replace(hold.told, outcome=Outcome.PENDING, executed=Executed.NO, reset_at=ends_at)
     if start.by is not By.PROPOSAL:
         standing = action.phase
@@ -112,7 +112,7 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
         return Decision(
             rule=Rule.HELD_TIME_NO_SLOT,
             answer=Answer.PENDING,
-            told=replace(told, request_id=start.request_id),
+            told=not_kept(replace(told, request_id=start.request_id), ends_at),
             retry_at=ends_at,
             idle_step=step_key(hold.run, hold.step) != step_key(start.call.run, start.call.step),
         )

@@ -14,7 +14,7 @@ from forbear.core.decision import Announce, Change, Command, Decision, Deliver, 
 from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
-from forbear.core.phases.approval import on_approved, on_awaiting_approval
+from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
 from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
 from forbear.core.phases.running import on_running
@@ -41,9 +41,11 @@ from forbear.core.states import (
     known_key,
 )
 from forbear.core.steps import current, enter, leave, resumed, why_over
-from forbear.core.values import InvalidField
-from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
+from forbear.core.values import Call, InvalidField
+from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
+_GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
+_OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
 IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
 
@@ -59,6 +61,10 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     Returns:
         Rule, changes, commands and answer. Nothing was changed yet.
     """
+    return _tell_joined(_decide(s, key, event, now))
+
+
+def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     if isinstance(event, Proposed):
         return _proposed(s, event, now)
     action = s.actions.get(key)
@@ -100,6 +106,23 @@ def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: S
     return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
+def _tell_joined(decision: Decision) -> Decision:
+    """Tell the runs that had joined a wait or a prompt what became of it, once it is over."""
+    if not any(isinstance(change, Action) and change.joined for change in decision.changes):
+        return decision
+    changes: list[Change] = []
+    commands = list(decision.commands)
+    for change in decision.changes:
+        if not isinstance(change, Action) or not change.joined or isinstance(change.phase, _GOES_ON):
+            changes.append(change)
+            continue
+        told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
+        if told is not None:
+            commands.extend(Announce(action=change.key, told=told, call=call) for call in change.joined)
+        changes.append(replace(change, joined=()))
+    return replace(decision, changes=tuple(changes), commands=tuple(commands))
+
+
 def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     run = enter(s.run(event.call.run), event.call, s.tree.turn)
     start = Start(call=event.call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
@@ -119,8 +142,29 @@ def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Star
             return replayed
     if run.halted is not None:
         return _halted(run, event)
+    call = _stands_apart(s, call)
+    start = replace(start, call=call)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
     return _count(s, run, event, decision, now)
+
+
+def _stands_apart(s: Snapshot, call: Call) -> Call:
+    """Return a call that needs a yes of its own, where an equal call of another run has the yes that was given.
+
+    A grant belongs to the run that asked first; neither it nor the execution on it answers the others.
+    """
+    if call.verdict.gate is not Gate.ASK:
+        return call
+    for action in s.actions.values():
+        if action.call.base == call.action and action.call.run == call.run and isinstance(action.phase, _OPEN):
+            return replace(call, action=action.key, base=call.action)
+    standing = s.actions.get(call.action)
+    phase = None if standing is None else standing.phase
+    if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
+        return apart(call)
+    if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
+        return apart(call)
+    return call
 
 
 def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision | None:
@@ -221,7 +265,7 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
     """Decide about a human message, a restart of a run, or an operator's lift."""
     match event:
         case TurnBegan():
-            return _turn(s, event)
+            return _tell_joined(_turn(s, event))
         case RunRestarted():
             return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),))
         case Lifted():
@@ -239,7 +283,7 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     changes.extend(replace(run, halted=None) for run in s.runs.values() if run.halted is not None)
     for action in s.actions.values():
         if isinstance(action.phase, AwaitingApproval):
-            told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
+            told = tell("APPROVAL_CLOSED", outcome=Outcome.CANCELLED, call=action.call)
             changes.append(replace(action, phase=Fresh()))
             commands.append(Announce(action=action.key, told=told))
     tree = replace(

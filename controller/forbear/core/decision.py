@@ -69,6 +69,8 @@ class Announce:
 
     action: str
     told: Envelope
+    # Whose run is told; None = that of the action's own call.
+    call: Call | None = None
 
 
 Command = Execute | WakeAt | AskHuman | Inspect | Deliver | Join | Announce

@@ -170,7 +170,7 @@ def doubt_key(call: Call) -> str:
 def doubt_scope(call: Call) -> tuple[Scope, str]:
     """Return what an unknown write covers: its target, else its operation's writes; undeclared: the action."""
     if call.effect is Effect.UNDECLARED:
-        return Scope.ACTION, call.action
+        return Scope.ACTION, call.common
     return (Scope.TARGET, call.target) if call.target is not None else (Scope.OPERATION, call.operation)
 
 

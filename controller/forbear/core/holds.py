@@ -35,7 +35,7 @@ def matches(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
         return False
     if not _in_scope(hold, call, snapshot):
         return False
-    if hold.gated_only and not _gated(hold, call):
+    if hold.gated_only and not _gated(hold, call) and not _denied_itself(hold, call):
         return False
     return all(field_digest(call.arguments, name) == refused for name, refused in hold.fields)
 
@@ -43,7 +43,7 @@ def matches(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
 def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
     match hold.scope:
         case Scope.ACTION:
-            return hold.value == call.action
+            return hold.value in (call.action, call.common)
         case Scope.TARGET:
             # A call without a (scalar) target may be about any target of its operation.
             return hold.value == call.target or (call.target is None and hold.operation == call.operation)
@@ -52,8 +52,10 @@ def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
             return hold.value == call.operation or hold.tool == call.tool
         case Scope.RULE:
             # A checker that is down might have named this rule.
-            return hold.value == call.verdict.rule or (
-                call.verdict.gate is Gate.UNAVAILABLE and hold.operation == call.operation
+            return (
+                hold.value == call.verdict.rule
+                or _denied_itself(hold, call)
+                or (call.verdict.gate is Gate.UNAVAILABLE and hold.operation == call.operation)
             )
         case Scope.QUOTA:
             return hold.value == call.quota
@@ -61,6 +63,11 @@ def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
             return hold.value == call.run
         case Scope.PRINCIPAL:
             return hold.value == snapshot.tree.principal
+
+
+def _denied_itself(hold: Hold, call: Call) -> bool:
+    """Return whether a person said no to exactly this action: a rule that allows it now does not outvote the person."""
+    return hold.end is End.PERSON and hold.action == call.action
 
 
 def _gated(hold: Hold, call: Call) -> bool:
@@ -220,19 +227,24 @@ def tell(
     )
 
 
+def not_kept(told: Envelope, ends_at: datetime | None) -> Envelope:
+    """Return what is told about a call under a time hold that the controller does not keep: it may be made later."""
+    return replace(told, code="LIMIT_NOT_OVER", safe_message=None, reset_at=ends_at)
+
+
 def narrow(call: Call, scope: Scope, tree_principal: str) -> tuple[Scope, str]:
     """Return a scope and its value for a call; a target that this call does not have becomes the action."""
     match scope:
         case Scope.ACTION:
-            return scope, call.action
+            return scope, call.common
         case Scope.TARGET:
-            return (scope, call.target) if call.target is not None else (Scope.ACTION, call.action)
+            return (scope, call.target) if call.target is not None else (Scope.ACTION, call.common)
         case Scope.OPERATION:
             return scope, call.operation
         case Scope.RULE:
-            return (scope, call.verdict.rule) if call.verdict.rule else (Scope.ACTION, call.action)
+            return (scope, call.verdict.rule) if call.verdict.rule else (Scope.ACTION, call.common)
         case Scope.QUOTA:
-            return (scope, call.quota) if call.quota is not None else (Scope.ACTION, call.action)
+            return (scope, call.quota) if call.quota is not None else (Scope.ACTION, call.common)
         case Scope.RUN | Scope.TURN:
             return scope, call.run
         case Scope.PRINCIPAL:

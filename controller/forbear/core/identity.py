@@ -93,6 +93,11 @@ def action_key(operation: str, arguments: Mapping[str, object], ignore: tuple[st
     return digest("action", operation, canonical(kept))
 
 
+def apart_key(action: str, run: str, step: str, call_id: str) -> str:
+    """Return the digest of an action as one call of one run asks for it on its own."""
+    return digest("apart", action, run, step, call_id)
+
+
 def target_key(operation: str, values: Mapping[str, object]) -> str | None:
     """Return the digest of what an operation is done to, or None where a value is missing or not scalar."""
     for value in values.values():

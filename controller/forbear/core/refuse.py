@@ -9,7 +9,7 @@ from forbear.core.decision import (
     Decision,
 )
 from forbear.core.draft import Draft, open_attempts
-from forbear.core.holds import SHARED, narrow, place, tell
+from forbear.core.holds import SHARED, narrow, not_kept, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import is_observed, may_run_again
 from forbear.core.states import (
@@ -48,7 +48,7 @@ def stop(
     hold = place(
         draft.call,
         scope=Scope.ACTION,
-        value=draft.call.action,
+        value=draft.call.common,
         cause=cause,
         end=End.TURN,
         told=told,
@@ -167,6 +167,9 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
     hold = _close_until(draft, envelope, at, ticket)
+    if hold.ends_at is not None:
+        # Another answer named a later end for what this call shares with others.
+        at = max(at, hold.ends_at)
     if at - now > limits.max_wait:
         told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)
         count_refusal(draft, envelope, ticket)
@@ -180,10 +183,10 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         return stop(draft, told, Rule.RETURNED_RETRY_EXHAUSTED, ticket)
     if len(open_attempts(action)) > 1:
         # The same call is still under way: there is no phase to wait in, and the next start is the retry.
-        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
+        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
     if hold.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own: its next start is the retry.
-        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
+        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
     if call.action not in hold.parked:
         draft.put(replace(hold, parked=(*hold.parked, call.action)))
     waiting = Waiting(

@@ -45,7 +45,7 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     s, call = draft.s, draft.call
     names = tuple(field.name for field in envelope.invalid_fields)
     exhausted = _count_repair(draft, envelope, named=bool(names), ticket=ticket)
-    hold = draft.put(_keep(draft, envelope, Scope.ACTION, call.action, ticket))
+    hold = draft.put(_keep(draft, envelope, Scope.ACTION, call.common, ticket))
     if names and call.target is not None and call.effect is not Effect.UNDECLARED:
         # Reworded calls on the same target repair nothing while they leave every named field as it was.
         fields = tuple((name, field_digest(call.arguments, name)) for name in names)
@@ -143,6 +143,9 @@ def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
 def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decision:
     """Hold everything that could repeat a write which may have happened, and look for the truth."""
     s, call, now = draft.s, draft.call, draft.now
+    if envelope.recovery is not Recovery.INSPECT_OUTCOME:
+        # It promised something else (a retry, a question); what is told is what is done now.
+        envelope = replace(envelope, code="", safe_message=None, reset_at=None, retry_after_seconds=None)
     told = replace(
         envelope,
         outcome=Outcome.UNKNOWN,

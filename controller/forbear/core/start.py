@@ -47,6 +47,13 @@ class Start:
     passes: frozenset[str] = frozenset()
 
 
+def joined_by(action: Action, call: Call) -> tuple[Action, ...]:
+    """Return the action with a call of another run that is given its ticket, where it was not given it before."""
+    if call.run == action.call.run or any(other.run == call.run for other in action.joined):
+        return ()
+    return (replace(action, joined=(*action.joined, call)),)
+
+
 def current_counters(action: Action, turn: int) -> Action:
     """Return the action with the counters of an older turn set back."""
     if action.turn == turn:

@@ -192,6 +192,8 @@ class Action:
     last_result: str = ""
     last_result_at: datetime | None = None
     last_writes: int = 0
+    # Equal calls of other runs that were given this action's ticket, one a run: they are told what becomes of it.
+    joined: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

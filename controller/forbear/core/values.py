@@ -103,6 +103,15 @@ class Call:
     malformed: str = ""
     # The names that made it INPUT_INVALID (missing required fields).
     missing: tuple[str, ...] = ()
+    # A person wrote these arguments: results of it say which arguments ran.
+    edited: bool = False
+    # The action that equal calls of all runs share, where this run's call is asked about on its own ("" = `action`).
+    base: str = ""
+
+    @property
+    def common(self) -> str:
+        """Return the action that equal calls of all runs of the tree share."""
+        return self.base or self.action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,7 @@ CODE: Final = "CONTROLLER_BROKEN"
 
 def broken_reply(engine: Engine, ask: Ask) -> Reply:
     """Return the answer to a call that did not run because nothing could be decided."""
-    told = Envelope(
-        outcome=Outcome.FAILED, executed=Executed.NO, code=CODE, recovery=Recovery.DO_NOT_RETRY
-    )
+    told = Envelope(outcome=Outcome.FAILED, executed=Executed.NO, code=CODE, recovery=Recovery.DO_NOT_RETRY)
     return Reply(
         answer=Answer.BLOCKED,
         rule=RULE_BROKEN,

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from forbear.contract.declare import ApprovalFunction
+from forbear.contract.declared_fields import ApprovalFunction
 from forbear.core.identity import action_key, canonical, digest, fingerprint, target_key
 from forbear.core.policy import Arguments, ToolPolicy
 from forbear.core.values import Call, RuleVerdict
 from forbear.core.vocabulary import Gate
 from forbear.errors import ConfigError, UsageError
 
-__all__ = ["ALLOWED", "arguments_of", "begin_judging", "build", "judge", "judged", "rebuilt"]
+__all__ = ["ALLOWED", "arguments_from", "arguments_of", "begin_judging", "build", "judge", "judged", "rebuilt"]
 
 ALLOWED = RuleVerdict()
 ALWAYS = RuleVerdict(gate=Gate.ASK, rule="always")
@@ -109,7 +109,7 @@ def _target(policy: ToolPolicy, operation: str, arguments: Arguments) -> str | N
     declared = policy.target
     if declared is None:
         return None
-    if isinstance(declared, tuple):
+    if not callable(declared):
         return target_key(operation, {name: arguments.get(argument) for name, argument in declared})
     try:
         named = declared(arguments)
@@ -125,11 +125,10 @@ def _quota(policy: ToolPolicy, arguments: Arguments) -> str | None:
     if declared is None or isinstance(declared, str):
         return declared
     try:
-        named = declared(arguments)
+        named: object = declared(arguments)
     except Exception:  # noqa: BLE001 - the author's function; no quota = the hold falls back to target or action
         return None
-    # The author's function is typed, but may be untyped code.
-    return named if isinstance(named, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    return named if isinstance(named, str) else None
 
 
 def begin_judging(policy: ToolPolicy, arguments: Arguments) -> RuleVerdict | Awaitable[object]:
@@ -168,12 +167,18 @@ def judge(call: Call, verdict: RuleVerdict) -> Call:
 
 def rebuilt(call: Call, policy: ToolPolicy, arguments: Arguments) -> Call:
     """Return `call` with other arguments or another tool, as a person edited it: same run, step and call id."""
-    return build(policy, arguments, run=call.run, step=call.step, call_id=call.call_id, source=call.source)
+    changed = build(policy, arguments, run=call.run, step=call.step, call_id=call.call_id, source=call.source)
+    return replace(changed, edited=True)
 
 
 def frozen_arguments(call: Call) -> dict[str, object]:
     """Return the arguments exactly as they were decided about, from their canonical text."""
-    parsed: dict[str, object] = json.loads(call.arguments)
+    return arguments_from(call.arguments)
+
+
+def arguments_from(text: str) -> dict[str, object]:
+    """Return the arguments of a canonical text."""
+    parsed: dict[str, object] = json.loads(text)
     return parsed
 
 

@@ -37,16 +37,21 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Return the present instant, aware UTC, rounded down to microseconds."""
+        return _EPOCH + timedelta(microseconds=self.now_us())
+
+    def now_us(self) -> int:
+        """Return the present instant as microseconds since the epoch: what `now` returns, without making an object."""
         with self._lock:
             # Read under the lock: a thread that was overtaken would look like a jump.
             reading = time.time_ns() // 1000
             jumped = self._reading - reading
             self._reading = reading
-            self._latest = max(self._latest, reading)
             latest = self._latest
+            if reading > latest:
+                self._latest = latest = reading
         if jumped > 0 and self._on_jump_back is not None:
             self._on_jump_back(timedelta(microseconds=jumped))
-        return _EPOCH + timedelta(microseconds=latest)
+        return latest
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread; a negative time is none."""

@@ -16,6 +16,14 @@ from forbear.runtime.live import LiveTree
 T = TypeVar("T")
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class World(Protocol):
     """What performs effects: the working set, or a test's version of it that dies at one of them."""
 

@@ -23,6 +23,8 @@ class Load:
     root: str
     actions: tuple[str, ...] = ()
     known: str = ""
+    # The call that the event is about; None = the event is about the tree.
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,9 @@ Program = Generator[Effect, object, T]
 # Typed wrappers: `yield` gives back an object, a wrapper says which.
 
 
-def load(root: str, *, actions: tuple[str, ...] = (), known: str = "") -> Program[LiveTree]:
+def load(root: str, *, actions: tuple[str, ...] = (), known: str = "", call: Call | None = None) -> Program[LiveTree]:
     """Return the tree as the store has it now."""
-    got = yield Load(root=root, actions=actions, known=known)
+    got = yield Load(root=root, actions=actions, known=known, call=call)
     assert isinstance(got, LiveTree)
     return got
 

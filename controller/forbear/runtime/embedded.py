@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from asyncio.events import _get_running_loop as get_running_loop_or_none
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
 from forbear.errors import StoreError
+from forbear.runtime.drive import running_loop
 from forbear.runtime.engine import Engine
 from forbear.store.codec import from_us
 
@@ -54,7 +54,7 @@ class EmbeddedWorker:
         if self._stopped:
             return
         with self._lock:
-            loop = get_running_loop_or_none()
+            loop = running_loop()
             if loop is not None and self._is_idle():
                 self._start_task(loop)
             elif self._thread is None and (self._loop is None or self._loop.is_closed()):
@@ -133,3 +133,42 @@ class EmbeddedWorker:
             except Exception as error:  # noqa: BLE001 - the worker goes on; the row stays due
                 warnings.warn(f"the worker met {type(error).__name__} and goes on", RuntimeWarning, stacklevel=1)
                 pause = POLL
+
+
+class JournalWriter:
+    """Writes the journal lines of reads from a thread of its own, so that no caller waits for them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Many lines wait: write them."""
+        if self._wake.is_set() or self._stopped:
+            return
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="forbear-journal", daemon=True)
+                    self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stopped:
+                return
+            # What cannot be written waits on; the next read that would add to a long backlog meets the error itself.
+            with suppress(StoreError):
+                self._engine.world.batch.flush()
+
+    def stop(self) -> None:
+        """Write no more; what waits is written by whoever closes."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -5,7 +5,7 @@ A look-up that failed says nothing; absence is only ever said by a check that co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -17,7 +17,8 @@ from forbear.core.states import Action, Unknown
 from forbear.core.vocabulary import Verdict
 from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.engine import Engine
-from forbear.runtime.program import tell, unknowns
+from forbear.runtime.lookups import unknowns
+from forbear.runtime.program import tell
 from forbear.runtime.reply import Attempt
 from forbear.runtime.steps import Flow, transact
 
@@ -27,7 +28,9 @@ MAX_DEPTH: Final = 6
 MAX_ITEMS: Final = 1000
 
 
-def check_arguments(inspection: Inspection, arguments: Arguments, parameters: tuple[str, ...]) -> dict[str, object] | None:
+def check_arguments(
+    inspection: Inspection, arguments: Arguments, parameters: tuple[str, ...]
+) -> dict[str, object] | None:
     """Return what the check is called with, or None where that is not known.
 
     Args:
@@ -59,14 +62,18 @@ def verdict_of(inspection: Inspection, value: object, arguments: Arguments, star
     rule = inspection.applied_if
     if rule is None:
         return Verdict.CANNOT_TELL
-    if rule == "non_empty":
-        return Verdict.NOT_APPLIED if is_empty(value) else Verdict.APPLIED
     if isinstance(rule, str):
-        return Verdict.CANNOT_TELL
-    if isinstance(rule, Mapping):
+        if rule != "non_empty":
+            return Verdict.CANNOT_TELL
+        return Verdict.NOT_APPLIED if is_empty(value) else Verdict.APPLIED
+    if not callable(rule):
         return _by_field(rule, value, arguments, started_at)
+    return _said(cast("Callable[[object, Arguments], object]", rule), value, arguments)
+
+
+def _said(rule: Callable[[object, Arguments], object], value: object, arguments: Arguments) -> Verdict:
     try:
-        said: object = rule(value, arguments)
+        said = rule(value, arguments)
     except Exception:  # noqa: BLE001 - the author's function; a failed look-up is not absence
         return Verdict.CANNOT_TELL
     return said if isinstance(said, Verdict) else Verdict.CANNOT_TELL

@@ -25,7 +25,9 @@ from forbear.core.states import (
     Unknown,
     Waiting,
 )
-from forbear.runtime.rows import SHARED, Ready
+from forbear.runtime.lane import Lane
+from forbear.runtime.notes import Ready
+from forbear.runtime.rows import SHARED
 
 if TYPE_CHECKING:
     from forbear.runtime.reply import Reply
@@ -70,7 +72,7 @@ class Shared:
 
     principal: str
     version: int = 0
-    holds: Mapping[str, Hold] = field(default_factory=dict)
+    holds: Mapping[str, Hold] = field(default_factory=dict[str, Hold])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
 
@@ -84,31 +86,36 @@ class LiveTree:
     shared: Shared
     lock: threading.Lock = field(default_factory=threading.Lock)
     version: int = 0
-    runs: dict[str, Run] = field(default_factory=dict)
-    actions: dict[str, Action] = field(default_factory=dict)
-    holds: dict[str, Hold] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    actions: dict[str, Action] = field(default_factory=dict[str, Action])
+    holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
+    known: dict[str, Known] = field(default_factory=dict[str, Known])
     # Digests of the turn ids of the root run, oldest first.
     turns: tuple[str, ...] = ()
-    ready: dict[str, Ready] = field(default_factory=dict)
+    ready: dict[str, Ready] = field(default_factory=dict[str, Ready])
     # How many prompts a person was shown for this tree.
     prompts: int = 0
     # What the store holds of `tree` and `runs`, where memory is ahead of it.
     stored_tree: Tree | None = None
-    stored_runs: dict[str, Run] = field(default_factory=dict)
+    stored_runs: dict[str, Run] = field(default_factory=dict[str, Run])
     # Keys of actions and known calls that only memory has (declared reads).
-    volatile: set[str] = field(default_factory=set)
-    volatile_known: set[str] = field(default_factory=set)
+    volatile: set[str] = field(default_factory=set[str])
+    volatile_known: set[str] = field(default_factory=set[str])
     # Memory has every row of this tree; otherwise rows that are not live are fetched by key.
     complete: bool = False
-    absent: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set[str])
     # Attempts that are open in this process, by action and number.
-    flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
-    # Values of the calls of the step that each run is in, by result key: a second answer in one step is the same object.
-    values: dict[str, dict[str, object]] = field(default_factory=dict)
+    flights: dict[tuple[str, int], Flight] = field(default_factory=dict[tuple[str, int], Flight])
+    # By run: the step that it is in, and the values of its calls by result key: a second answer in one step is the same
+    # object.
+    values: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict[str, tuple[str, dict[str, object]]])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
+    loaded: bool = False
     evicted: bool = False
+    # Grows with every use, for dropping the longest unused.
+    used: int = 0
+    lane: Lane = field(default_factory=Lane)
     _merged: Mapping[str, Hold] | None = None
     _merged_from: Mapping[str, Hold] | None = None
 
@@ -147,6 +154,7 @@ class LiveTree:
                     self._enter(change)
                 case Action():
                     self.actions[change.key] = change
+                    self.lane.note(change.call)
                 case PutKnown():
                     self.known[change.key] = change.known
                 case Hold() | DropHold():
@@ -158,21 +166,24 @@ class LiveTree:
                         self._merged = None
         for command in decision.commands:
             if isinstance(command, Execute):
-                self.flights[command.action, command.attempt] = Flight()
+                self.open_flight(command.action, command.attempt)
         self._forget()
+        self.lane.is_clear = None
         return shared
 
     def _enter(self, run: Run) -> None:
-        before = self.runs.get(run.id)
-        if before is None or before.step != run.step:
-            self.values.pop(run.id, None)
+        kept = self.values.get(run.id)
+        if kept is not None and kept[0] != run.step:
+            del self.values[run.id]
         self.runs[run.id] = run
 
     def _forget(self) -> None:
         """Keep memory bounded: what is complete can be fetched again, or was a read that succeeded."""
         if len(self.actions) > MAX_REMEMBERED:
             over = len(self.actions) - MAX_REMEMBERED // 2
-            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][:over]:
+            for key in [key for key, action in self.actions.items() if isinstance(action.phase, (Completed, Fresh))][
+                :over
+            ]:
                 del self.actions[key]
                 self.complete = self.complete and key in self.volatile
                 self.volatile.discard(key)
@@ -188,6 +199,10 @@ class LiveTree:
         """Build the common view of all holds again when it is next asked for."""
         self._merged = None
 
+    def open_flight(self, action: str, attempt: int) -> None:
+        """An attempt is open in this process: equal calls can join it."""
+        self.flights[action, attempt] = Flight()
+
     def land(self, action: str, attempt: int, reply: Reply) -> None:
         """Answer everybody who joined an attempt of this process."""
         flight = self.flights.pop((action, attempt), None)
@@ -196,26 +211,26 @@ class LiveTree:
 
     def summary(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tools that were completed in this turn, and those that wait for the clock or a person."""
-        completed: dict[str, None] = {}
-        pending: dict[str, None] = {}
+        completed = self.lane.completed_in(self.tree.turn)
+        pending: set[str] = set()
         for action in self.actions.values():
             phase = action.phase
             if isinstance(phase, Completed):
                 if phase.turn == self.tree.turn:
-                    completed[action.call.tool] = None
+                    completed.add(action.call.tool)
             elif isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved, Unknown, Running)):
-                pending[action.call.tool] = None
-        return tuple(completed), tuple(pending)
+                pending.add(action.call.tool)
+        return tuple(sorted(completed)), tuple(sorted(pending))
 
     def remember_value(self, run: str, step: str, key: str, value: object) -> None:
         """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""
         current = self.runs.get(run)
         if current is not None and current.step == step:
-            self.values.setdefault(run, {})[key] = value
+            self.values.setdefault(run, (step, {}))[1][key] = value
 
     def value(self, key: str) -> tuple[object] | None:
         """Return a result of a step that is not over, in a tuple, or None."""
-        for kept in self.values.values():
+        for _, kept in self.values.values():
             if key in kept:
                 return (kept[key],)
         return None

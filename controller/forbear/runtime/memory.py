@@ -7,61 +7,32 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
-from forbear.ports import Clock, Commit, JournalLine, Row, Store
+from forbear.ports import Clock, Commit, Row, Store
+from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
+from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
-    Ready,
     change_rows,
-    count_of,
     known_id,
-    line,
-    phase_name,
     principal_scope,
-    ready_of,
     run_row,
     stored,
     tree_row,
     tree_scope,
-    turns_of,
 )
 
 # Trees beyond this many are dropped from memory, the longest unused first.
 MAX_TREES: Final = 1024
-# Journal lines of reads that wait for the next commit; the call that adds one more writes them.
-MAX_PENDING_LINES: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A decision about a read whose line is made when it is written."""
-
-    save: Save
-    decision: Decision
-    phases: tuple[str, str]
-
-    def line(self) -> JournalLine:
-        effect = self.save
-        return line(
-            at=effect.now,
-            root=effect.live.root,
-            decision=self.decision,
-            event=effect.event,
-            call=effect.call,
-            run=effect.run,
-            phases=self.phases,
-            attempt=effect.attempt,
-            policy=effect.policy,
-            request_id=effect.request_id,
-            actor=effect.actor,
-        )
 
 
 class WorkingSet:
@@ -71,12 +42,14 @@ class WorkingSet:
         self.store = store
         self.clock = clock
         self._max_trees = max_trees
-        self._trees: OrderedDict[str, LiveTree] = OrderedDict()
+        self._trees: dict[str, LiveTree] = {}
+        self._uses = count()
         self._shared: dict[str, Shared] = {}
         self._lock = threading.Lock()
         self._generation = store.generation()
         self._epoch = 0
-        self._lines: deque[_Pending] = deque()
+        # Decisions about reads that wait for the next commit of anybody.
+        self.batch = Batch(store)
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
 
@@ -90,6 +63,7 @@ class WorkingSet:
                 live = self._create(root)
             live.lock.acquire()
             if not live.evicted:
+                live.used = next(self._uses)
                 return live
             live.lock.release()
 
@@ -99,6 +73,7 @@ class WorkingSet:
             if found is not None:
                 return found
             live = LiveTree(root=root, tree=Tree(root=root, principal=root), shared=Shared(principal=root))
+            live.used = next(self._uses)
             self._trees[root] = live
             if len(self._trees) > self._max_trees:
                 self._evict()
@@ -106,8 +81,9 @@ class WorkingSet:
 
     def _evict(self) -> None:
         """Drop the longest unused trees that nobody is in; their read counters go with them."""
-        for root in list(self._trees)[: len(self._trees) - self._max_trees]:
-            old = self._trees[root]
+        by_use = sorted(self._trees.values(), key=lambda live: live.used)
+        for old in by_use[: len(self._trees) - self._max_trees + self._max_trees // 8]:
+            root = old.root
             if not old.flights and old.lock.acquire(blocking=False):
                 old.evicted = True
                 del self._trees[root]
@@ -115,11 +91,6 @@ class WorkingSet:
         used = {live.tree.principal for live in self._trees.values()}
         for principal in [name for name in self._shared if name not in used]:
             del self._shared[principal]
-
-    def _touch(self, root: str) -> None:
-        with self._lock:
-            if root in self._trees:
-                self._trees.move_to_end(root)
 
     def peek(self, root: str) -> LiveTree | None:
         """Return a tree that is in memory, without its lock."""
@@ -153,9 +124,18 @@ class WorkingSet:
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
         self.refresh(live)
+        give_back(live, effect.call)
         if not live.complete:
             self._fetch(live, effect)
         return live
+
+    def is_current(self, live: LiveTree) -> bool:
+        """Say whether no other process has committed since this tree was read."""
+        return self.store.generation() == self._generation and self.is_fresh(live)
+
+    def is_fresh(self, live: LiveTree) -> bool:
+        """Say whether a tree was read since this process last noticed another one's commit."""
+        return live.epoch == self._epoch and live.shared.epoch == self._epoch
 
     def refresh(self, live: LiveTree) -> None:
         """Read a tree again where another process has committed since it was read."""
@@ -165,14 +145,18 @@ class WorkingSet:
             self._epoch += 1
         if live.epoch != self._epoch:
             self._read(live)
-            self._touch(live.root)
         if live.shared.epoch != self._epoch:
             self._read_shared(live.shared)
 
     def _read(self, live: LiveTree) -> None:
         epoch = self._epoch
         found = self.store.load(tree_scope(live.root))
-        first = live.epoch == -1 and live.stored_tree is None
+        if live.loaded and found.version == live.version:
+            # What was committed concerns other trees.
+            live.epoch = epoch
+            return
+        give_all_back(live)
+        first, live.loaded = not live.loaded, True
         stored_tree: Tree | None = None
         runs: dict[str, Run] = {}
         actions: dict[str, Action] = {}
@@ -267,17 +251,17 @@ class WorkingSet:
 
     def _save(self, effect: Save) -> bool:
         if effect.decision is not None:
-            pending = _Pending(effect, effect.decision, _phases(effect, effect.decision))
+            pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
             if not effect.volatile:
                 return self._commit(effect, pending)
+            if pending.starts:
+                self.batch.make_room()
             self._apply(effect)
-            self._lines.append(pending)
-            if len(self._lines) >= MAX_PENDING_LINES:
-                self.flush()
+            self.batch.lines.append(pending)
             return True
         return self._commit(effect, None)
 
-    def _commit(self, effect: Save, pending: _Pending | None) -> bool:
+    def _commit(self, effect: Save, pending: Pending | None) -> bool:
         live = effect.live
         scope, shared_scope = tree_scope(live.root), principal_scope(live.tree.principal)
         puts: list[Row] = []
@@ -290,22 +274,22 @@ class WorkingSet:
         drops.extend(effect.drops)
         if puts or drops:
             self._add_ahead(live, puts, scope)
-        lines = self._take()
+        lines = self.batch.take()
         shared_version = live.shared.version
         change = Commit(
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(waiting.line() for waiting in (lines if pending is None else [*lines, pending])),
+            journal=tuple(line_of_waiting(waiting) for waiting in (lines if pending is None else [*lines, pending])),
         )
         try:
             self.store.commit(change)
         except StaleWrite:
-            self._lines.extendleft(reversed(lines))
+            self.batch.put_back(lines)
             live.epoch = live.shared.epoch = -1
             return False
         except BaseException:
-            self._lines.extendleft(reversed(lines))
+            self.batch.put_back(lines)
             # Whether it was written is not known: the store is asked before the next decision.
             live.epoch = live.shared.epoch = -1
             raise
@@ -363,31 +347,6 @@ class WorkingSet:
             if kind == "ready":
                 live.ready.pop(key, None)
 
-    # ---- the journal of reads ---------------------------------------------------------------------------------------
-
-    def _take(self) -> list[_Pending]:
-        taken: list[_Pending] = []
-        while True:
-            try:
-                taken.append(self._lines.popleft())
-            except IndexError:
-                return taken
-
-    def flush(self) -> None:
-        """Write the journal lines of reads that wait for a commit.
-
-        Raises:
-            StoreError: the store cannot be written; the lines wait on.
-        """
-        lines = self._take()
-        if not lines:
-            return
-        try:
-            self.store.commit(Commit(expected={}, journal=tuple(waiting.line() for waiting in lines)))
-        except BaseException:
-            self._lines.extendleft(reversed(lines))
-            raise
-
 
 def _mark_volatile(live: LiveTree, decision: Decision) -> None:
     for change in decision.changes:
@@ -395,19 +354,3 @@ def _mark_volatile(live: LiveTree, decision: Decision) -> None:
             live.volatile.add(change.key)
         elif isinstance(change, PutKnown):
             live.volatile_known.add(change.key)
-
-
-def _phases(effect: Save, decision: Decision) -> tuple[str, str]:
-    if effect.call is None:
-        return "", ""
-    key = effect.call.action
-    before = effect.live.actions.get(key)
-    after = before
-    for change in decision.changes:
-        if isinstance(change, Action) and change.key == key:
-            after = change
-    return _named(before), _named(after)
-
-
-def _named(action: Action | None) -> str:
-    return "Fresh" if action is None else phase_name(action.phase)

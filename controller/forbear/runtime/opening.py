@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, cast
@@ -69,6 +70,13 @@ def check_clock(clock: Clock) -> None:
     """
     if clock.now().tzinfo is None:
         raise UsageError("clock: now() must be timezone-aware")
+
+
+def threads_for(store: Store) -> ThreadPoolExecutor | None:
+    """Return threads for a store that says that its calls may block an event loop."""
+    if not getattr(store, "blocks", False):
+        return None
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="forbear-store")
 
 
 __all__ = ["StoreError", "check_clock", "open_store", "read_catalogue", "read_limits", "read_mode"]

@@ -25,9 +25,10 @@ from forbear.runtime.calls import rebuilt
 from forbear.runtime.controller import Controller
 from forbear.runtime.display import Shown, shown
 from forbear.runtime.engine import Engine
-from forbear.runtime.flows import place_flow
+from forbear.runtime.lookups import find_root, noted_policy, parent_of, prompt_facts
 from forbear.runtime.perform import run_flow
-from forbear.runtime.program import find_root, parent_of, noted_policy, prompt_facts, tell, tell_tree
+from forbear.runtime.places import place_flow
+from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
@@ -234,9 +235,7 @@ class Operator:
         """Say no; what the rule covers is not asked again before a person lifts it. Raises like `approve`."""
 
         def event(action: Action, actor: str, *, again: bool) -> Event:
-            return Denied(
-                ticket=ticket, fingerprint=fingerprint, actor=actor, request_id=self._engine.ids.request_id()
-            )
+            return Denied(ticket=ticket, fingerprint=fingerprint, actor=actor, request_id=self._engine.ids.request_id())
 
         return self._do(self._answer(ticket, fingerprint, actor, event))
 
@@ -318,7 +317,14 @@ class Operator:
         return next((one for one in self._engine.store.tickets(kind) if one.ticket == ticket), None)
 
     def _answer(
-        self, ticket: str, fingerprint: str, actor: str | None, event: _EventOf, *, tool: str | None = None, note: str = ""
+        self,
+        ticket: str,
+        fingerprint: str,
+        actor: str | None,
+        event: _EventOf,
+        *,
+        tool: str | None = None,
+        note: str = "",
     ) -> Flow[Reply]:
         engine = self._engine
         row = self._find(ticket, "action")

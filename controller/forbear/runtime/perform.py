@@ -24,11 +24,14 @@ from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
 from forbear.runtime.calls import UNAVAILABLE, awaited, begin_judging, judged
 from forbear.runtime.drive import World, adrive, drive
+from forbear.runtime.lane import Flight
 from forbear.runtime.reply import Attempt
 from forbear.runtime.steps import Await, Ended, Executor, Flow, How, Judge, Pause, Perform, Signals, Step, Transact
 
 T = TypeVar("T")
 
+# Types of results that nobody can await.
+_AT_ONCE = frozenset({dict, str, list, int, float, bool, type(None), tuple, bytes})
 _RAW = (Value, Raised, RaisedFacts, Http, Mcp, McpError, Grpc)
 
 
@@ -65,7 +68,31 @@ class Inside:
     call_id: str
 
 
-INSIDE: ContextVar[Inside | None] = ContextVar("forbear_inside", default=None)
+class Within(Protocol):
+    """What `INSIDE` holds: an `Inside`, or a call on the lane."""
+
+    @property
+    def owner(self) -> object:
+        """Return the controller's parts."""
+        ...
+
+    @property
+    def root(self) -> str:
+        """Return the root of the run's tree."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """Return the run."""
+        ...
+
+    @property
+    def call_id(self) -> str:
+        """Return the framework's id of the call."""
+        ...
+
+
+INSIDE: ContextVar[Within | None] = ContextVar("forbear_inside", default=None)
 
 
 # ---- sync -----------------------------------------------------------------------------------------------------------
@@ -185,6 +212,34 @@ def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
             return over[0]
         given_up = True
     return Ended(how=How.ANSWERED, raw=Raised(WaitTimeout()))
+
+
+def fly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
+    """Run the tool of a call on the lane."""
+    token = INSIDE.set(flight)
+    try:
+        value = executor(**arguments)
+        if type(value) not in _AT_ONCE and inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+    except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
+        return ended_by(error, signals)
+    finally:
+        INSIDE.reset(token)
+    return Ended(how=How.ANSWERED, raw=raw_of(value))
+
+
+async def afly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
+    """Run the tool of a call on the lane, in this task."""
+    token = INSIDE.set(flight)
+    try:
+        value = executor(**arguments)
+        if type(value) not in _AT_ONCE and inspect.isawaitable(value):
+            value = await value
+    except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
+        return ended_by(error, signals)
+    finally:
+        INSIDE.reset(token)
+    return Ended(how=How.ANSWERED, raw=raw_of(value))
 
 
 # ---- async ----------------------------------------------------------------------------------------------------------

@@ -81,6 +81,8 @@ class Reply:
     # HALTED: tools that were completed in this turn, and what still waits.
     completed: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    # Arguments that ran, where a person changed the call (secret ones hidden); None = those that were proposed.
+    effective: Mapping[str, object] | None = field(default=None, repr=False)
 
     @property
     def request_id(self) -> str:
@@ -97,7 +99,11 @@ class Reply:
 
         Never empty, never an invitation to try again.
         """
-        if self.envelope.outcome in COMPLETED and self.attempt is None and self.value not in (None, ""):
+        if self.effective is not None and self.ok:
+            # A person changed the call: the model must not take the result for that of its own arguments.
+            changed = {"changed_by": "person", "tool": self.tool, "arguments": self.effective, "result": self.value}
+            return _text(changed, self.envelope)
+        if self.ok and self.value is not None and not (isinstance(self.value, str) and not self.value):
             return self.value if isinstance(self.value, str) else _text(self.value, self.envelope)
         shown = view(self.envelope)
         if self.answer is Answer.HALTED:
@@ -113,7 +119,9 @@ class Reply:
                 return "" if envelope.outcome in COMPLETED else f"{self.tool}: {said}."
             case Answer.PENDING:
                 when = f" at {instant_text(self.retry_at)}" if self.retry_at is not None else " later"
-                return f"{self.tool} waits and will be done{when}." if self.ticket else f"{self.tool} can be used{when}."
+                return (
+                    f"{self.tool} waits and will be done{when}." if self.ticket else f"{self.tool} can be used{when}."
+                )
             case Answer.NEEDS_APPROVAL:
                 return f"{self.tool} waits for your approval ({self.ticket})."
             case Answer.BLOCKED | Answer.STOPPED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from hashlib import blake2b
+from typing import cast
 
 from forbear.contract import ABSENT, Http, Mcp, Raw, Value
 from forbear.core.policy import ToolPolicy
@@ -27,20 +27,19 @@ def payload(raw: Raw) -> tuple[object] | None:
 
 
 def digest_of(value: object) -> str:
-    """Return a digest by which equal results are recognised in this process and after a restart, or "".
+    """Return a digest by which equal results are recognised in this process, or "".
 
-    Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one.
+    Only plain data has one. A mapping's order counts: a result that changes its order is taken for another one. After
+    a restart the count of equal results begins again (the hash is salted by the process).
     """
     try:
         # What marshal cannot take it refuses by itself.
-        raw = marshal.dumps(value, _PLAIN_MARSHAL)  # type: ignore[arg-type]
+        raw = marshal.dumps(cast("str", value), _PLAIN_MARSHAL)
     except (ValueError, RecursionError):
         return ""
-    return blake2b(raw, digest_size=16).hexdigest() if len(raw) <= MAX_COMPARED else ""
+    return f"{hash(raw):x}" if len(raw) <= MAX_COMPARED else ""
 
 
 def is_recorded(policy: ToolPolicy) -> bool:
     """Say whether completed results of this tool are kept: writes, and reads with `replay_completed` or `poll`."""
-    return (
-        policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None
-    )
+    return policy.effect is not Effect.READ or policy.limits.replay_completed > 0 or policy.poll is not None

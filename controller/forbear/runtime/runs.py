@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
 
 from forbear.core.events import Reconnected, RunRestarted
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Waiting
 from forbear.runtime.engine import Engine
-from forbear.runtime.flows import cancel_flow, place_flow, turn_flow
+from forbear.runtime.flows import cancel_flow
+from forbear.runtime.lookups import actions_of, hand_out, is_halted
 from forbear.runtime.perform import run_flow
-from forbear.runtime.program import actions_of, hand_out, is_halted, tell, tell_tree
+from forbear.runtime.places import place_flow, turn_flow
+from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Flow, transact
 
@@ -26,8 +27,8 @@ class RunHandle:
         self.id = run
         self.root: str = self._do(place_flow(engine, run, parent, principal))
 
-    def _do(self, flow: Generator[object, object, T]) -> T:
-        return run_flow(flow, self._engine)  # type: ignore[arg-type]
+    def _do(self, flow: Flow[T]) -> T:
+        return run_flow(flow, self._engine)
 
     def new_turn(self) -> None:
         """Say that a human message arrived at the root run; a child run never begins a turn.

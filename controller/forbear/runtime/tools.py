@@ -37,6 +37,8 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._undeclared: dict[str, ToolPolicy] = {}
         self._executors: dict[str, Executor] = {}
+        # Called after a declaration.
+        self.on_declared: Callable[[], None] = _nobody
         # Names of tools that look for the outcome of an unknown write.
         self.checks: frozenset[str] = frozenset()
 
@@ -65,6 +67,11 @@ class Toolbox:
         self.checks = frozenset(
             tool.policy.inspect.tool for tool in self._tools.values() if tool.policy.inspect is not None
         )
+        self.on_declared()
+
+    def policies(self) -> list[ToolPolicy]:
+        """Return what was declared about every tool."""
+        return [tool.policy for tool in self._tools.values()]
 
     def bind(self, name: str, executor: Executor) -> None:
         """Say how the controller runs a tool itself; it is called with keyword arguments.
@@ -73,7 +80,7 @@ class Toolbox:
             UsageError: the executor cannot be called.
         """
         # The author's code may be untyped.
-        if not callable(executor):  # pyright: ignore[reportUnnecessaryComparison]
+        if not callable(executor):
             raise UsageError(f"executor of tool {name!r}: must be callable")
         self._executors[name] = executor
 
@@ -136,14 +143,17 @@ class Toolbox:
                 return names
         if policy.required:
             return policy.required
-        if isinstance(policy.target, tuple):
-            return tuple(argument for _, argument in policy.target)
-        return ()
+        target = policy.target
+        return () if target is None or callable(target) else tuple(argument for _, argument in target)
 
     def is_read(self, name: str) -> bool:
         """Say whether a tool was declared a read."""
         found = self._tools.get(name)
         return found is not None and found.policy.effect is Effect.READ
+
+
+def _nobody() -> None:
+    """Call nobody."""
 
 
 def name_of(fn: Callable[..., object]) -> str:

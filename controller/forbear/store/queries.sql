@@ -81,6 +81,3 @@ LIMIT ?;
 DELETE FROM entity WHERE id IN (
     SELECT id FROM entity WHERE live = 0 AND written_us < ? AND due_us IS NULL ORDER BY written_us LIMIT ?
 );
-
--- name: generation
-PRAGMA data_version;

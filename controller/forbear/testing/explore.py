@@ -21,7 +21,7 @@ S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Violation(Exception):  # noqa: N818 - named after what it says, like the other exceptions
+class Violation(Exception):
     """A promise does not hold after a move. Raised by a world's moves, turned into `Broken` by the explorer.
 
     Args:

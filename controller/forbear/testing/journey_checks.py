@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, cast
 
 from forbear.testing.journey_format import Expectation
-from forbear.testing.journey_words import SCOPES, is_met, normal
+from forbear.testing.journey_words import SCOPES, is_known, is_met, normal
 
 __all__ = ["Seen", "describe", "unmet"]
 
 # A retry's instant is compared in seconds; both sides are rounded to microseconds on their way.
 _TOLERANCE: Final = 0.001
+# Decisions that mean the same whatever the reason is called; for the others the reason is a part of the meaning.
+_UNREASONED: Final = frozenset({"execute", "needs_approval"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +37,21 @@ class Seen:
     scopes: frozenset[str] = frozenset()
     # "action" or "run", for a stop.
     stops: str = ""
-    safe: Mapping[str, object] = field(default_factory=dict)
+    safe: Mapping[str, object] = field(default_factory=dict[str, object])
     ticket: str = ""
     retry_at: datetime | None = None
     reset_at: datetime | None = None
     expires_at: datetime | None = None
     # Calls that wait under the same ticket, or are asked about in the same prompt.
     joins: frozenset[str] = frozenset()
+    # Calls that are started at the very same instant.
+    meets: frozenset[str] = frozenset()
     # The call whose execution the delivered result comes from.
     source: str = ""
     # The call whose approval this start spends.
     grant_of: str = ""
+    # Who answered, where a person did.
+    actor: str = ""
     suppressed: bool = False
     late: bool = False
     # So many final results the run was given for this call.
@@ -54,8 +60,9 @@ class Seen:
     resolves: str = ""
     resolved_as: str = ""
     clear_forced: bool = False
-    # What the model reads.
+    # What the model reads, and the controller's own words in it.
     view: str = ""
+    message: str = ""
     # The decision is about the event's own call (not about a bystander).
     is_own: bool = True
 
@@ -88,11 +95,13 @@ def unmet(expected: Expectation, seen: tuple[Seen, ...], *, start: datetime, dri
         drift: So many seconds the runner's clock is ahead of the event's own time (the controller's jitter).
     """
     about = expected.details.get("for")
+    has_own = any(one.is_own for one in seen)
     reasons: list[str] = []
     for one in seen:
-        if about is not None and one.call != about:
+        # An expectation that names no call is about the event's own one, where it has one.
+        if one.call != about if about is not None else has_own and not one.is_own:
             continue
-        if expected.decision not in one.decisions:
+        if not _is_decision(expected, one):
             continue
         why = _differs(expected, one, start=start, drift=drift)
         if why is None:
@@ -101,6 +110,14 @@ def unmet(expected: Expectation, seen: tuple[Seen, ...], *, start: datetime, dri
     if reasons:
         return "; ".join(dict.fromkeys(reasons))
     return describe(seen)
+
+
+def _is_decision(expected: Expectation, one: Seen) -> bool:
+    if expected.decision in one.decisions:
+        return True
+    # "Could not search" is a final answer of a read, whichever way it is delivered.
+    could_not = normal(str(expected.details.get("outcome", ""))) == "could_not_search"
+    return expected.decision == "deliver_completed" and could_not and one.code == "COULD_NOT_SEARCH"
 
 
 def _differs(expected: Expectation, one: Seen, *, start: datetime, drift: float) -> str | None:
@@ -118,7 +135,7 @@ def _compare(  # one arm for each key of the format
         case "for":
             return None
         case "reason":
-            met = is_met(str(value), one.words)
+            met = is_met(str(value), one.words) or (expected.decision in _UNREASONED and not is_known(str(value)))
             return None if met else f"reason {', '.join(sorted(filter(None, (one.code, one.rule))))}"
         case "code":
             return None if one.code == value else f"code {one.code}"
@@ -134,7 +151,7 @@ def _compare(  # one arm for each key of the format
             return None if value in one.joins else f"a ticket of its own, not that of {value}"
         case "distinct_from":
             others = cast("list[object]", value) if isinstance(value, list) else [value]
-            return f"the ticket of {value}" if any(other in one.joins for other in others) else None
+            return f"the ticket or the instant of {value}" if any(o in one.joins | one.meets for o in others) else None
         case "by":
             return None if one.by == value else f"started by the {one.by or 'nobody'}"
         case "args":
@@ -142,7 +159,7 @@ def _compare(  # one arm for each key of the format
         case "uses_approval_of":
             return None if one.grant_of == value else f"the approval of {one.grant_of or 'nobody'}"
         case "winner":
-            return None if value in (one.call, one.grant_of) else f"the winner {one.call}"
+            return None if value in (one.call, one.grant_of, one.actor) else f"the winner {one.call}"
         case "recorded_from":
             return None if one.source == value else f"recorded from {one.source or 'nowhere'}"
         case "resolves":
@@ -150,7 +167,7 @@ def _compare(  # one arm for each key of the format
         case "as":
             return _resolved_as(str(value), one)
         case "outcome":
-            return None if one.outcome == value else f"outcome {one.outcome}"
+            return None if one.outcome == value or is_met(str(value), one.words) else f"outcome {one.outcome}"
         case "late":
             return None if one.late is value else f"late {one.late}"
         case "once":
@@ -185,13 +202,17 @@ def _safe_fields(value: object, one: Seen) -> str | None:
     if not isinstance(value, Mapping):
         return "safe_fields must be an object"
     for name, wanted in cast("Mapping[str, object]", value).items():
-        got = one.safe.get(name)
-        if isinstance(wanted, list) and isinstance(got, (list, tuple)):
-            if sorted(map(str, cast("list[object]", wanted))) != sorted(map(str, cast("list[object]", got))):
-                return f"safe field {name!r} differs"
-        elif got != wanted and str(got).lower() != str(wanted).lower():
+        got: object = one.safe.get(name)
+        if _folded(got) != _folded(wanted):
             return f"safe field {name!r} {'is missing' if got is None else 'differs'}"
     return None
+
+
+def _folded(value: object) -> object:
+    """Return a safe field as it is compared: lists as sets of names, codes without case."""
+    if isinstance(value, (list, tuple)):
+        return sorted(str(member) for member in cast("list[object]", value))
+    return str(value).lower()
 
 
 def _seconds(at: datetime, start: datetime) -> float:
@@ -245,8 +266,3 @@ def _states(one: Seen) -> bool:
     if one.args is None:
         return False
     return all(str(value) in one.view for value in one.args.values() if isinstance(value, (str, int)))
-
-
-def merged(one: Seen, **changes: object) -> Seen:
-    """Return what was seen with more known about it."""
-    return replace(one, **changes)  # type: ignore[arg-type]

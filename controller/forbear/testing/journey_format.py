@@ -151,8 +151,7 @@ def journey(line: Json) -> Journey:
     seen: set[str] = set()
     for index, (_, event) in enumerate(events):
         if isinstance(event, Call):
-            if event.id in seen:
-                raise Unreadable(f"events[{index}]: call id {event.id!r} is used twice")
+            # A framework that runs a step again may use an id again.
             seen.add(event.id)
         elif isinstance(event, Result) and event.call not in seen:
             raise Unreadable(f"events[{index}]: a result for {event.call!r}, which was not called before")
@@ -216,7 +215,7 @@ def _verdict(policy: Json, where: str) -> tuple[str | None, str]:
     verdict = policy.get("verdict")
     if verdict is not None and verdict not in VERDICTS:
         raise Unreadable(f"{where}: verdict {verdict!r} is none of {', '.join(VERDICTS)}")
-    return cast("str | None", verdict), _optional(policy, "rule") or ""
+    return None if verdict is None else str(verdict), _optional(policy, "rule") or ""
 
 
 def _result(body: Json, where: str) -> Result:

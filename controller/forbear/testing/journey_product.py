@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace as dataclass_replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final, cast
 
 from forbear.contract import Raised, RaisedFacts, Raw
-from forbear.core.states import Action, AwaitingApproval, Hold
+from forbear.contract.exceptions import classes
+from forbear.core.states import Action, AwaitingApproval, Hold, Phase, Running
 from forbear.core.vocabulary import Scope
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
@@ -20,7 +22,7 @@ from forbear.store.codec import decode, from_us
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear.testing.journey_format import Call, Control, Journey
-from forbear.testing.journey_tools import Quota, Verdict, controller_limits, declarations
+from forbear.testing.journey_tools import Author, controller_limits, declarations
 
 __all__ = ["Product"]
 
@@ -33,14 +35,27 @@ class _FrameworkSignal(Exception):
     """What a framework raises inside a tool to steer itself."""
 
 
+def _is_repair_signal(facts: RaisedFacts) -> bool:
+    """Say whether a framework raises this to have the model repair its call; it pauses nothing."""
+    known = classes().kinds["repair_signal"]
+    return any(name.rpartition(".")[2] == one.rpartition(".")[2] for name in facts.names for one in known)
+
+
+def _answered(answer: Callable[[], Reply]) -> Reply | None:
+    """Give a person's answer; None = it came too late (the product says so as a misuse of the ticket)."""
+    try:
+        return answer()
+    except UsageError:
+        return None
+
+
 class Product:
     """A controller under a manual clock, with everything that a story does to it."""
 
-    def __init__(self, story: Journey, clock: ManualClock, folder: Path, *, verdict: Verdict, quota: Quota) -> None:
+    def __init__(self, story: Journey, clock: ManualClock, folder: Path, author: Author) -> None:
         self._story = story
         self._clock = clock
-        self._verdict = verdict
-        self._quota = quota
+        self._author = author
         crashes = any(isinstance(event, Control) and event.kind == "crash_restart" for _, event in story.events)
         self._path = str(folder / "journey.db") if crashes else ":memory:"
         self._starts = count(1, 100_000)
@@ -55,7 +70,7 @@ class Product:
             ids=SequenceIds(start=next(self._starts)),
             worker=False,
         )
-        controller.declare(declarations(self._story, verdict=self._verdict, quota=self._quota))
+        controller.declare(declarations(self._story, self._author))
         self._operator = Operator(controller)
         return controller
 
@@ -118,6 +133,8 @@ class Product:
     def settle(self, attempt: Attempt, raw: Raw) -> Reply:
         """Settle an attempt; a framework's signal goes on as one."""
         if isinstance(raw, RaisedFacts) and raw.control_flow:
+            if _is_repair_signal(raw):
+                return self._controller.settle(attempt, dataclass_replace(raw, control_flow=False))
             signal = Raised(_FrameworkSignal(), phase="in_tool")
             return self._controller.settle(attempt, signal, signals=(_FrameworkSignal,))
         return self._controller.settle(attempt, raw)
@@ -131,9 +148,9 @@ class Product:
         run = self._handle(self._run_of(call.session, call.agent))
         return run.cancel(call.id, acknowledged=acknowledged)
 
-    def cancel_all(self, *, acknowledged: bool) -> list[Reply]:
-        """Cancel everything that is open or waits."""
-        return self._handle(ROOT).cancel(None, acknowledged=acknowledged)
+    def cancel_all(self, session: str | None, agent: str | None, *, acknowledged: bool) -> list[Reply]:
+        """Cancel everything of a run that is open or waits; of all runs, where it is the root."""
+        return self._handle(self._run_of(session, agent)).cancel(None, acknowledged=acknowledged)
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
@@ -142,36 +159,30 @@ class Product:
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.approve(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.approve(ticket, fingerprint, actor=actor))
 
     def deny(self, ticket: str, *, actor: str) -> Reply | None:
         """Say no; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.deny(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.deny(ticket, fingerprint, actor=actor))
 
     def edit(self, ticket: str, *, tool: str, arguments: object, actor: str) -> Reply | None:
         """Write another call instead; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None or not isinstance(arguments, dict):
             return None
-        return self._operator.edit(
-            ticket,
-            fingerprint,
-            cast("Mapping[str, object]", arguments),
-            tool=tool,
-            actor=actor,
-        )
+        changed = cast("Mapping[str, object]", arguments)
+        return _answered(lambda: self._operator.edit(ticket, fingerprint, changed, tool=tool, actor=actor))
 
     def lift(self, about: str, ticket: str | None, *, actor: str) -> None:
-        """End the hold of a rule, or of a call."""
+        """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""
         for hold in self._holds():
             named = hold.scope is Scope.RULE and about == f"rule:{hold.value}"
             if named or (ticket is not None and hold.ticket == ticket):
                 self._operator.lift(hold.ticket, actor=actor)
                 return
-        raise UsageError(f"nothing stands that {about!r} could lift")
 
     def texts(self) -> list[str]:
         """Return what approvers see now."""
@@ -184,7 +195,41 @@ class Product:
             if row.ticket == ticket:
                 action = decode(row.body)
                 if isinstance(action, Action) and isinstance(action.phase, AwaitingApproval):
-                    return action.phase.fingerprint
+                    # What the framework asks, it also answers.
+                    return None if action.phase.by_framework else action.phase.fingerprint
+        return None
+
+    def ticket_of(self, call: Call) -> str | None:
+        """Return the ticket of the prompt that is open about a call."""
+        run = self._run_of(call.session, call.agent)
+        for row in self._controller.store.tickets("action"):
+            action = decode(row.body)
+            if not isinstance(action, Action) or (action.call.run, action.call.call_id) != (run, call.id):
+                continue
+            if isinstance(action.phase, AwaitingApproval):
+                return action.phase.ticket
+        return None
+
+    def grant_of(self, attempt: Attempt) -> str:
+        """Return the ticket of the prompt whose yes a start spends; "" = none."""
+        row = self._controller.store.fetch(f"tree:{attempt.root}", "action", attempt.action)
+        action = None if row is None else decode(row.body)
+        if not isinstance(action, Action) or not isinstance(action.phase, Running):
+            return ""
+        granted = (one.grant for one in action.phase.open if one.attempt == attempt.number)
+        return next((grant.ticket for grant in granted if grant is not None), "")
+
+    def is_asked_by_framework(self, ticket: str) -> bool:
+        """Say whether a ticket is that of a question which a framework asks by its own signal."""
+        phase = self.phase(ticket)
+        return isinstance(phase, AwaitingApproval) and phase.by_framework
+
+    def phase(self, ticket: str) -> Phase | None:
+        """Return the phase of the action that carries a ticket now."""
+        for row in self._controller.store.tickets("action"):
+            if row.ticket == ticket:
+                action = decode(row.body)
+                return action.phase if isinstance(action, Action) else None
         return None
 
     def _holds(self) -> list[Hold]:

@@ -37,6 +37,7 @@ def of_reply(reply: Reply, *, call: str, hold: Hold | None, is_own: bool = True)
         suppressed=reply.suppressed,
         clear_forced=reply.clear_forced,
         view=reply.for_model() if reply.attempt is None else "",
+        message=(reply.envelope.safe_message or "") if reply.attempt is None else "",
         is_own=is_own,
     )
 
@@ -97,13 +98,13 @@ def _of_result(envelope: Envelope, *, joined: bool) -> frozenset[str]:
 def _scopes(hold: Hold | None) -> frozenset[str]:
     if hold is None:
         return frozenset()
+    if hold.precondition is not None:
+        return frozenset({"precondition"})
     found = {hold.scope.value}
     if hold.scope is Scope.RULE:
         found.add(f"rule:{hold.value}")
     if hold.scope is Scope.QUOTA:
         found.add(f"quota:{hold.value}")
-    if hold.precondition is not None:
-        found.add("precondition")
     if hold.fields:
         # It covers only calls that leave every named field as it was.
         found.add("fields")

@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
+from forbear.core.identity import canonical
 from forbear.core.values import RuleVerdict
-from forbear.testing.journey_format import Journey, Json, Result, Unreadable
+from forbear.core.vocabulary import Gate
+from forbear.testing.journey_format import Call, Journey, Json, Result, Unreadable
 
-__all__ = ["controller_limits", "declarations", "instants"]
+__all__ = ["Author", "controller_limits", "declarations", "instants"]
 
-Verdict = Callable[[str, Mapping[str, object]], RuleVerdict]
-Quota = Callable[[str, Mapping[str, object]], str | None]
 
+_GATES: Final[Mapping[str, Gate]] = {
+    "allow": Gate.ALLOW,
+    "approval": Gate.ASK,
+    "deny": Gate.DENY,
+    "unavailable": Gate.UNAVAILABLE,
+}
 _LIMITS: Final[Mapping[str, str]] = {
     "max_wait_s": "max_wait",
     "max_controller_retries": "max_retries",
@@ -30,11 +36,56 @@ _LIMITS: Final[Mapping[str, str]] = {
     "on_checker_down": "on_checker_down",
     "approval_ttl_s": "approval_ttl",
 }
-_WORDS: Final[Mapping[object, str]] = {"ask_human": "ask", "block": "block", "ask": "ask", "stop": "stop", "wait": "wait"}
+# Members that a declaration has under the same name.
+_SAME: Final = (
+    *("effect", "repeatable", "required", "empty_means", "text_rules", "status_rules"),
+    *("operation", "ignore", "alternatives", "idempotency_key", "atomic"),
+)
+_WORDS: Final[Mapping[object, str]] = {
+    "ask_human": "ask",
+    "block": "block",
+    "ask": "ask",
+    "stop": "stop",
+    "wait": "wait",
+}
 # Which tools a limit is about; the others bound every tool.
 _READS_ONLY: Final = frozenset({"replay_completed"})
 _RUN_ONLY: Final = frozenset({"max_calls_per_turn", "max_calls_per_run"})
 _DEFAULTS: Final[Mapping[str, object]] = {"inspect_attempts": 0, "inline_wait": 0}
+
+
+class Author:
+    """The integration author: what the rule and the quota of a tool say about one call, as the calls of a story say it.
+
+    A call is known by its tool and its arguments; the newest word about it counts.
+    """
+
+    def __init__(self, story: Journey) -> None:
+        self._always = {str(tool["name"]) for tool in story.tools if tool.get("gate") == "always"}
+        self._shared = {str(tool["name"]): tool.get("quota_scope") for tool in story.tools}
+        self._verdicts: dict[tuple[str, str], RuleVerdict] = {}
+        self._quotas: dict[tuple[str, str], str] = {}
+
+    def says(self, call: Call, verdict: str | None, rule: str) -> None:
+        """Take notice of what a story says about a call."""
+        arguments = call.args
+        if not isinstance(arguments, dict):
+            return
+        key = (call.tool, canonical(cast("Mapping[str, object]", arguments)))
+        if verdict is not None:
+            self._verdicts[key] = RuleVerdict(gate=_GATES[verdict], rule=rule)
+        if call.quota_scope is not None:
+            self._quotas[key] = call.quota_scope
+
+    def verdict(self, tool: str, arguments: Mapping[str, object]) -> RuleVerdict:
+        """Return what the rule says."""
+        otherwise = RuleVerdict(gate=Gate.ASK, rule="always") if tool in self._always else RuleVerdict()
+        return self._verdicts.get((tool, canonical(arguments)), otherwise)
+
+    def quota(self, tool: str, arguments: Mapping[str, object]) -> str | None:
+        """Return the quota that a call draws from."""
+        shared = self._shared.get(tool)
+        return self._quotas.get((tool, canonical(arguments)), None if shared is None else str(shared))
 
 
 def controller_limits(journey: Journey) -> dict[str, object]:
@@ -57,33 +108,26 @@ def controller_limits(journey: Journey) -> dict[str, object]:
     return found
 
 
-def declarations(journey: Journey, *, verdict: Verdict, quota: Quota) -> dict[str, dict[str, object]]:
-    """Return the fields of every tool by name.
-
-    Args:
-        journey: The journey.
-        verdict: The author's rule of a tool, for one call.
-        quota: The author's quota of a tool, for one call.
-    """
+def declarations(journey: Journey, author: Author) -> dict[str, dict[str, object]]:
+    """Return the fields of every tool by name."""
     limits = {name: value for name, value in controller_limits(journey).items() if name not in _RUN_ONLY}
-    names = [str(tool["name"]) for tool in journey.tools]
-    # A tool that is only called or only edited into was declared by nobody: it is governed as undeclared.
-    return {name: _tool(journey, tool, limits, verdict, quota) for name, tool in zip(names, journey.tools, strict=True)}
+    named = {str(tool["name"]): tool for tool in journey.tools}
+    # Of a tool that is only called, the author declared what the calls say: a rule, a quota.
+    for call in journey.calls().values():
+        if call.tool not in named and (call.verdict is not None or call.quota_scope is not None):
+            named[call.tool] = {"name": call.tool}
+    return {name: _tool(journey, tool, limits, author) for name, tool in named.items()}
 
 
-def _tool(
-    journey: Journey, tool: Json, limits: dict[str, object], verdict: Verdict, quota: Quota
-) -> dict[str, object]:
+def _tool(journey: Journey, tool: Json, limits: dict[str, object], author: Author) -> dict[str, object]:
     name = str(tool["name"])
     results = _results(journey, name)
     own = limits if tool.get("effect") == "read" else {k: v for k, v in limits.items() if k not in _READS_ONLY}
-    fields: dict[str, object] = {"limits": own}
-    for key, given in _plain(tool):
-        fields[key] = given
+    fields: dict[str, object] = {"limits": own, **_plain(tool)}
     if _has_gate(journey, name) or tool.get("gate") is not None:
-        fields["approval"] = _bound(verdict, name)
+        fields["approval"] = _bound(author.verdict, name)
     if tool.get("quota_scope") is not None or any(call.quota_scope for call in _calls(journey, name)):
-        fields["quota"] = _bound(quota, name)
+        fields["quota"] = _bound(author.quota, name)
     if tool.get("inspect_with") is not None:
         check: dict[str, object] = {"tool": tool["inspect_with"]}
         if tool.get("applied_if") is not None:
@@ -94,45 +138,34 @@ def _tool(
     return fields
 
 
-def _plain(tool: Json) -> list[tuple[str, object]]:
-    """Return the members that only change their name."""
-    found: list[tuple[str, object]] = []
-    for key, name in (("effect", "effect"), ("repeatable", "repeatable"), ("required", "required"), ("empty_means", "empty_means")):
-        if tool.get(key) is not None:
-            found.append((name, tool[key]))
+def _plain(tool: Json) -> dict[str, object]:
+    """Return the members that only change their name or form."""
+    found = {name: tool[name] for name in _SAME if tool.get(name) is not None}
     if tool.get("match_on"):
-        found.append(("target", tool["match_on"]))
-    for key in ("operation", "ignore", "alternatives", "idempotency_key", "atomic", "text_rules", "status_rules"):
-        if tool.get(key) is not None:
-            found.append((key, tool[key]))
-    poll = tool.get("poll")
-    if isinstance(poll, dict):
-        members = cast("dict[str, object]", poll)
-        found.append(
-            (
-                "poll",
-                {
-                    "status_field": members["status_field"],
-                    "pending": members["pending"],
-                    "min_interval": members.get("min_interval_s", 1),
-                },
-            )
-        )
-    retry = tool.get("empty_retry")
-    if isinstance(retry, dict):
-        given = cast("dict[str, object]", retry)
-        found.append(("empty_retry", {"delay": given.get("after_s", 5), "looks": given.get("max", 1)}))
+        found["target"] = tool["match_on"]
+    poll = _object(tool.get("poll"))
+    if poll:
+        found["poll"] = {
+            "status_field": poll.get("status_field"),
+            "pending": poll.get("pending"),
+            "min_interval": poll.get("min_interval_s", 1),
+        }
+    retry = _object(tool.get("empty_retry"))
+    if retry:
+        found["empty_retry"] = {"delay": retry.get("after_s", 5), "looks": retry.get("max", 1)}
     return found
 
 
-def _bound(function: Callable[[str, Mapping[str, object]], object], name: str) -> Callable[[Mapping[str, object]], object]:
+def _bound(
+    function: Callable[[str, Mapping[str, object]], object], name: str
+) -> Callable[[Mapping[str, object]], object]:
     def of_call(arguments: Mapping[str, object]) -> object:
         return function(name, arguments)
 
     return of_call
 
 
-def _calls(journey: Journey, name: str) -> list[object]:
+def _calls(journey: Journey, name: str) -> list[Call]:
     return [call for call in journey.calls().values() if call.tool == name]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["SCOPES", "is_met", "normal"]
+__all__ = ["SCOPES", "is_known", "is_met", "normal"]
 
 # reason -> words; all lower case. A line may serve several spellings of one idea.
 _TABLE: Final = """
@@ -30,7 +30,7 @@ approval_required needs_approval not_the_approved_call not_approved approval_nee
     reapproval_required prompt_open awaiting_approval edited_into_another_tool new_call
     : approval_required start.gate.asked awaiting_approval.proposed.same_prompt request_approval
 approval_expired expired approval_timeout prompt_expired superseded_by_message superseded_by_user_message implicit_close
-    : approval_expired
+    : approval_expired approval_closed
 superseded superseded_by_human superseded_by_edit edited_by_human edited replaced_by_human : superseded
 changes_requested : changes_requested
 prompts_exhausted too_many_prompts approval_fatigue : prompts_exhausted
@@ -47,7 +47,7 @@ precondition_open precondition read_first precondition_required : precondition_o
 conflict not_ours foreign_object : conflict
 not_found : not_found
 retry_after rate_limited throttled temporary transient not_sent connect_failed never_accepted not_accepted
-    : retry_after rate_limited quota_exhausted temporary_failure not_sent waiting
+    : retry_after rate_limited quota_exhausted temporary_failure not_sent waiting limit_not_over
 quota_scope_closed quota_closed scope_closed waiting_for_quota shared_wait
     : held:time start.held.time_parked start.held.time_no_slot
 quota_exhausted limit_exhausted daily_limit
@@ -70,6 +70,14 @@ run_halted halted waiting_halt blocked_steps : run_halted blocked waiting
 already_satisfied already_done already_exists already_true : already_satisfied
 no_matches empty nothing_found : no_matches empty
 result_not_kept : result_not_kept
+duplicate_in_batch duplicate_call shared shared_result same_step same_batch repeat repeated suppressed recorded
+    already_completed same_turn_repeat already_executed replayed replay
+    : completed.proposed.delivered completed.proposed.same_step completed.proposed.replayed
+      completed.proposed.poll_finished completed.proposed.restarted_run running.proposed.same_step
+      any.proposed.known_delivered any.proposed.known_joined already_satisfied
+approval_spent already_answered answered_before approval_consumed already_decided stale_answer : approval_spent
+    approval_expired
+edited_by_person changed_by_person : superseded
 not_applied verified_absent absent nothing_applied : not_applied
 """
 
@@ -112,6 +120,11 @@ def _read(table: str) -> dict[str, frozenset[str]]:
 
 
 _WORDS: Final = _read(_TABLE)
+
+
+def is_known(reason: str) -> bool:
+    """Say whether the table knows a reason."""
+    return normal(reason) in _WORDS
 
 
 def is_met(reason: str, words: Iterable[str]) -> bool:

@@ -6,38 +6,29 @@ The runner is the framework and the tools of the story: it proposes with `propos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from forbear.core.identity import canonical
-from forbear.core.values import RuleVerdict
-from forbear.core.vocabulary import Gate
 from forbear.errors import ForbearError
-from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.reply import Reply
 from forbear.testing.clock import ManualClock
+from forbear.testing.journey_ahead import crashes_before_start, is_lost, is_reproposed, step_to_rerun
 from forbear.testing.journey_checks import Seen, unmet
 from forbear.testing.journey_format import Call, Control, Expectation, Human, Journey, Json, Result, Unreadable, journey
+from forbear.testing.journey_ledger import Broken, Ledger
 from forbear.testing.journey_product import Product
-from forbear.testing.journey_promises import Dispatch, broken
+from forbear.testing.journey_promises import broken
 from forbear.testing.journey_raw import raw_of, secrets_of
 from forbear.testing.journey_seen import of_reply
-from forbear.testing.journey_tools import instants
+from forbear.testing.journey_tools import Author, instants
 
 __all__ = ["Unmet", "run_journey"]
 
-_GATES: Final[Mapping[str, Gate]] = {
-    "allow": Gate.ALLOW,
-    "approval": Gate.ASK,
-    "deny": Gate.DENY,
-    "unavailable": Gate.UNAVAILABLE,
-}
 # A row that is due may be put back behind others of its queue; a story never waits longer than this many places.
 _MAX_PLACES: Final = 6
-_FINAL: Final = frozenset({"deliver_completed", "block", "stop"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,28 +61,13 @@ class _Story:
         self.story = story
         self.calls = story.calls()
         self.clock = ManualClock(story.start)
-        self._verdicts: dict[tuple[str, str], tuple[str, str]] = {}
-        self._quotas: dict[tuple[str, str], str | None] = {}
-        self.product = Product(story, self.clock, folder, verdict=self._verdict, quota=self._quota)
+        self.author = Author(story)
+        self.product = Product(story, self.clock, folder, self.author)
         self._instants = instants(story)
-        # The ticket that each call was last given, and everybody who was given a ticket.
-        self.tickets: dict[str, str] = {}
-        self.prompts: dict[str, datetime | None] = {}
-        # The call that a person was first asked about, by action.
-        self.asked: dict[str, str] = {}
-        # Open and answered attempts, by call; which call an attempt was made for.
-        self.attempts: dict[str, Attempt] = {}
-        self.made_for: dict[tuple[str, int], str] = {}
-        self.requests: dict[str, str] = {}
-        self.last: dict[str, str] = {}
-        self.sharers: dict[tuple[str, int], list[str]] = {}
-        self.values: dict[str, object] = {}
-        self.unknown: set[str] = set()
-        self.edited: set[str] = set()
-        self.finals: dict[str, int] = {}
-        self.dispatches: list[Dispatch] = []
-        self.windows: dict[str, datetime] = {}
-        self.views: list[str] = []
+        self.ledger = Ledger(self.product, self.clock, self.calls)
+        self.proposed: set[tuple[str, str, str]] = set()
+        # Calls whose framework has the person's yes to its own signal.
+        self.answered: set[str] = set()
         self.index = 0
 
     # ---- the story --------------------------------------------------------------------------------------------------
@@ -100,7 +76,8 @@ class _Story:
         """Feed every event, compare after each, and check the promises at the end."""
         found: list[Unmet] = []
         try:
-            for self.index, (at, event) in enumerate(self.story.events):
+            for index, (at, event) in enumerate(self.story.events):
+                self.index = index
                 drift = self._move(at)
                 try:
                     match event:
@@ -112,10 +89,12 @@ class _Story:
                             seen = self._human(event)
                         case Control():
                             seen = self._control(event)
-                except _Broken as error:
+                except Broken as error:
                     found.append(self._unmet("the event can happen", str(error)))
                     return found
-                seen = _resolving(seen, self._inbox())
+                seen = _resolving(seen, self.ledger.inbox(event))
+                seen.extend(self.ledger.standing(event, seen))
+                self.ledger.views.extend(self.product.texts())
                 found.extend(self._compare(tuple(seen), max(drift, self._drift(at))))
             found.extend(self._promises())
         finally:
@@ -152,7 +131,7 @@ class _Story:
             own = next((one.call for one in seen if one.is_own), None)
             call = str(about) if about is not None else own
             if call is not None:
-                self.windows[call] = self.story.start + timedelta(seconds=low)
+                self.ledger.windows[call] = self.story.start + timedelta(seconds=low)
 
     def _promises(self) -> list[Unmet]:
         secrets: set[str] = set()
@@ -161,37 +140,26 @@ class _Story:
                 secrets |= secrets_of(event)
         said = broken(
             self.story,
-            dispatches=self.dispatches,
-            views=[*self.views, *self.product.texts()],
-            finals=self.finals,
+            dispatches=self.ledger.dispatches,
+            views=self.ledger.views,
+            finals=self.ledger.finals,
             secrets=secrets,
+            messages={one for one in self.ledger.messages if one},
         )
         return [Unmet(id=self.story.id, event="-", expected=promise, got=got) for promise, got in said]
-
-    # ---- the author's rule and quota ----------------------------------------------------------------------------------
-
-    def _verdict(self, tool: str, arguments: Mapping[str, object]) -> RuleVerdict:
-        always = next((one.get("gate") == "always" for one in self.story.tools if one["name"] == tool), False)
-        said, rule = self._verdicts.get((tool, canonical(arguments)), ("approval" if always else "allow", "always" if always else ""))
-        return RuleVerdict(gate=_GATES[said], rule=rule)
-
-    def _quota(self, tool: str, arguments: Mapping[str, object]) -> str | None:
-        found = self._quotas.get((tool, canonical(arguments)))
-        if found is not None:
-            return found
-        declared = next((one.get("quota_scope") for one in self.story.tools if one["name"] == tool), None)
-        return None if declared is None else str(declared)
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, event: Call) -> list[Seen]:
-        if isinstance(event.args, dict):
-            key = (event.tool, canonical(event.args))
-            if event.verdict is not None:
-                self._verdicts[key] = (event.verdict, event.rule)
-            if event.quota_scope is not None:
-                self._quotas[key] = event.quota_scope
-        return [self._propose(event)]
+        self.author.says(event, event.verdict, event.rule)
+        proposal = (event.id, event.tool, repr(event.args))
+        again = proposal in self.proposed
+        self.proposed.add(proposal)
+        if not again:
+            # An id that is used again for another call starts anew.
+            self.ledger.finals.pop(event.id, None)
+        self.calls[event.id] = event
+        return [self._propose(event, again=again)]
 
     def _propose(self, call: Call, *, again: bool = False) -> Seen:
         siblings = 1
@@ -201,177 +169,55 @@ class _Story:
             call,
             siblings=siblings,
             forced=call.tool == self.story.forced,
-            reproposes=self._is_reproposed(call.id),
+            reproposes=is_reproposed(self.story, call.id),
         )
-        return self._answered(call.id, reply, again=again)
-
-    def _is_reproposed(self, call: str) -> bool:
-        """Say whether the framework proposes an approved call again: a resume follows the yes before any result."""
-        approved = False
-        for _, event in self.story.events:
-            if isinstance(event, Human) and event.about == call and event.decision in ("approve", "edit"):
-                approved = True
-            elif isinstance(event, Result) and event.call == call:
-                return False
-            elif approved and isinstance(event, Control) and event.kind == "resume":
-                return True
-        return False
-
-    def _answered(self, call: str, reply: Reply, *, again: bool) -> Seen:
-        """Register an answer to a proposal; one that was proposed before is told the same again."""
-        if reply.attempt is not None:
-            return self._started(call, reply, by="model")
-        seen = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
-        self.views.append(seen.view)
-        if reply.joins is not None:
-            self.sharers.setdefault(reply.joins, []).append(call)
-            source = self.made_for.get(reply.joins, "")
-            return replace(seen, source=source)
-        if seen.decisions & {"wait_until", "needs_approval"}:
-            if "needs_approval" in seen.decisions:
-                self.asked.setdefault(reply.action, call)
-            return self._ticketed(seen)
-        if "deliver_completed" in seen.decisions:
-            seen = replace(seen, source=self._source(reply))
-            self._check_value(reply, seen.source)
-        if not again:
-            self._count_final(seen)
-        return seen
-
-    def _ticketed(self, seen: Seen) -> Seen:
-        others = frozenset(call for call, ticket in self.tickets.items() if ticket == seen.ticket and call != seen.call)
-        if seen.ticket:
-            self.tickets[seen.call] = seen.ticket
-        expires_at = None
-        if "needs_approval" in seen.decisions:
-            expires_at = self.product.due_at(seen.ticket)
-            self.prompts[seen.call] = expires_at
-        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at)
-
-    def _started(self, call: str, reply: Reply, *, by: str) -> Seen:
-        attempt = reply.attempt
-        assert attempt is not None
-        seen = of_reply(reply, call=call, hold=None)
-        now = self.clock.now()
-        grant = self.asked.get(attempt.action, "") if seen.rule == "start.executed.grant" else ""
-        self.dispatches.append(
-            Dispatch(
-                tool=attempt.tool,
-                args=dict(attempt.arguments),
-                call=call,
-                by=by,
-                at=now,
-                not_before=self.windows.get(call) if by == "controller" else None,
-                action=attempt.action,
-            )
-        )
-        self.attempts[call] = attempt
-        self.made_for[attempt.action, attempt.number] = call
-        self.requests[attempt.request_id] = call
-        self.last[attempt.action] = call
-        return replace(
-            seen, decisions=frozenset({"execute"}), by=by, args=dict(attempt.arguments), grant_of=grant, executed="unknown"
-        )
-
-    def _source(self, reply: Reply) -> str:
-        return self.requests.get(reply.envelope.request_id) or self.last.get(reply.action, "")
-
-    def _check_value(self, reply: Reply, source: str) -> None:
-        if reply.value is not None and source in self.values and reply.value != self.values[source]:
-            raise _Broken(f"the delivered value is not that of {source}")
-
-    def _count_final(self, seen: Seen) -> None:
-        if seen.decisions & _FINAL and "inspect_only" not in seen.decisions:
-            self.finals[seen.call] = self.finals.get(seen.call, 0) + 1
+        return self.ledger.answered(call.id, reply, again=again)
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def _result(self, event: Result) -> list[Seen]:
-        attempt = self.attempts.get(event.call)
+        attempt = self.ledger.attempts.get(event.call)
         if attempt is None:
-            raise _Broken(f"{event.call} was never started, so it cannot have a result")
+            raise Broken(f"{event.call} was never started, so it cannot have a result")
         raw = raw_of(event, start=self.story.start, instants=self._instants)
-        was_unknown = event.call in self.unknown
-        reply = self.product.settle(attempt, raw)
-        hold = self.product.hold(reply.ticket)
-        seen = of_reply(reply, call=event.call, hold=hold)
-        self.views.append(seen.view)
-        if event.type == "value":
-            self.values[event.call] = event.body["value"]
-        if "inspect_only" in seen.decisions:
-            self.unknown.add(event.call)
-        args = dict(attempt.arguments)
-        seen = replace(seen, source=event.call, late=event.late or was_unknown, args=args)
-        if seen.decisions & {"wait_until", "needs_approval"}:
-            seen = self._ticketed(seen)
-        elif not (attempt.by_controller or event.late or was_unknown):
-            self._count_final(seen)
-        others = [self._shared(reply, call, event.call) for call in self.sharers.pop((attempt.action, attempt.number), [])]
-        return [replace(seen, finals=self.finals.get(event.call, 0)), *others]
-
-    def _shared(self, reply: Reply, call: str, source: str) -> Seen:
-        """Return the answer of an equal call of the same step."""
-        seen = of_reply(reply, call=call, hold=self.product.hold(reply.ticket), is_own=False)
-        seen = replace(seen, suppressed=True, source=source)
-        self._count_final(seen)
-        return seen
-
-    # ---- the inbox --------------------------------------------------------------------------------------------------
-
-    def _inbox(self) -> list[Seen]:
-        """Return what became ready outside a call, for the call that was told to wait and for those that joined it."""
-        found: list[Seen] = []
-        for reply in self.product.inbox():
-            call = reply.call_id
-            seen = of_reply(reply, call=call, hold=self.product.hold(reply.ticket), is_own=False)
-            self.views.append(seen.view)
-            late = call in self.unknown and seen.outcome != "unknown"
-            if seen.outcome == "unknown":
-                self.unknown.add(call)
-            else:
-                self._count_final(seen)
-            attempt = self.attempts.get(call)
-            seen = replace(
-                seen,
-                source=call,
-                late=late,
-                finals=self.finals.get(call, 0),
-                resolves=call if late else "",
-                resolved_as=seen.outcome,
-                args=None if attempt is None else dict(attempt.arguments),
-            )
-            found.append(seen)
-            ticket = self.tickets.get(call)
-            for other, held in self.tickets.items():
-                if other != call and ticket is not None and held == ticket:
-                    joined = replace(seen, call=other)
-                    self._count_final(joined)
-                    found.append(joined)
-            if late:
-                self.unknown.discard(call)
-        return found
+        return self.ledger.settled(event, self.product.settle(attempt, raw))
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
     def _human(self, event: Human) -> list[Seen]:
         if event.decision == "grant" or event.about.startswith("rule:"):
-            self.product.lift(event.about, self.tickets.get(event.about), actor=event.actor)
+            self.product.lift(event.about, self.ledger.tickets.get(event.about), actor=event.actor)
             return []
         call = self._known(event.about)
-        ticket = self.tickets.get(call.id)
+        ticket = self.ledger.tickets.get(call.id)
         if ticket is None:
-            raise _Broken(f"nobody was asked about {call.id}")
+            raise Broken(f"nobody was asked about {call.id}")
+        if is_lost(self.story, self.index, f"approval {call.id}"):
+            # The process died before the answer was stored.
+            return []
+        if self.product.is_asked_by_framework(ticket):
+            return self._framework_answer(call, event)
         match event.decision:
             case "approve":
                 reply = self.product.approve(ticket, actor=event.actor)
             case "reject":
                 reply = self.product.deny(ticket, actor=event.actor)
             case _:
-                self.edited.add(call.id)
                 tool = event.tool or call.tool
                 arguments = event.args if event.args is not None else call.args
                 reply = self.product.edit(ticket, tool=tool, arguments=arguments, actor=event.actor)
         return self._after_answer(call, event, reply)
+
+    def _framework_answer(self, call: Call, event: Human) -> list[Seen]:
+        """The framework asked by its own signal: a yes makes it run the tool again, a no ends the call."""
+        if event.decision == "reject":
+            replies = self.product.cancel(call, acknowledged=True)
+            denied = [of_reply(reply, call=call.id, hold=self.product.hold(reply.ticket)) for reply in replies]
+            return [replace(one, words=one.words | {"user_denied"}) for one in denied]
+        self.answered.add(call.id)
+        if is_reproposed(self.story, call.id):
+            return []
+        return [self._propose(call, again=True)]
 
     def _after_answer(self, call: Call, event: Human, reply: Reply | None) -> list[Seen]:
         seen: list[Seen] = []
@@ -381,35 +227,28 @@ class _Story:
         one = of_reply(reply, call=call.id, hold=self.product.hold(reply.ticket))
         if "needs_approval" in one.decisions:
             # Edited into another tool: another question.
-            seen.append(self._ticketed(one))
+            seen.append(self.ledger.ticketed(one))
         elif event.decision == "reject":
             seen.append(one)
-        if not self._crashes_before_start(call.id):
-            seen.extend(self._due(own=call.id))
+        if not crashes_before_start(self.story, self.index, call.id):
+            seen.extend(replace(one, actor=event.actor) for one in self._due(own=call.id))
         return seen
 
     def _standing(self, call: Call) -> Seen:
-        expires_at = self.prompts.get(call.id)
+        expires_at = self.ledger.prompts.get(call.id)
         expired = expires_at is not None and self.clock.now() >= expires_at
-        words = {"approval_expired"} if expired else {"answered before"}
-        return Seen(call=call.id, decisions=frozenset({"block"} if expired else ()), words=frozenset(words), executed="no")
-
-    def _crashes_before_start(self, call: str) -> bool:
-        """Say whether the story's process dies after the answer and before the start that it allows."""
-        for _, event in self.story.events[self.index + 1 :]:
-            if isinstance(event, Control) and event.kind == "crash_restart":
-                return not any("dispatch" in item or "started" in item for item in event.persisted)
-            if isinstance(event, Result) and event.call == call:
-                return False
-        return False
+        words = {"approval_expired"} if expired else {"approval_spent"}
+        standing = Seen(call=call.id, decisions=frozenset({"block"}), words=frozenset(words), executed="no")
+        final = next(iter(self.ledger.as_it_stands(call.id)), None)
+        if final is None or "deliver_completed" not in final.decisions:
+            return standing
+        return replace(final, decisions=final.decisions | {"block"}, words=final.words | words)
 
     # ---- control ----------------------------------------------------------------------------------------------------
 
     def _control(self, event: Control) -> list[Seen]:
         if event.verdict is not None and event.call is not None:
-            call = self._known(event.call)
-            if isinstance(call.args, dict):
-                self._verdicts[call.tool, canonical(call.args)] = (event.verdict, event.rule)
+            self.author.says(self._known(event.call), event.verdict, event.rule)
         match event.kind:
             case "timer" | "approval_expired":
                 return self._timer(event)
@@ -422,6 +261,7 @@ class _Story:
                 return self._cancel(event)
             case "crash_restart":
                 self.product.crash()
+                self.ledger.open.clear()
                 return self._due(own="")
             case "run_restarted":
                 self.product.restart_run(event.session, event.agent)
@@ -434,10 +274,10 @@ class _Story:
                 return self._again(event) if event.replayed is not None else []
 
     def _timer(self, event: Control) -> list[Seen]:
-        call = self._known(event.call)
-        ticket = self.tickets.get(call.id)
+        call = self._known(event.call if event.call is not None else self._next_due())
+        ticket = self.ledger.tickets.get(call.id)
         if ticket is None:
-            raise _Broken(f"{call.id} waits for nothing")
+            raise Broken(f"{call.id} waits for nothing")
         seen: list[Seen] = []
         for _ in range(_MAX_PLACES):
             due_at = self.product.due_at(ticket)
@@ -448,17 +288,18 @@ class _Story:
             seen.extend(self._due(own=call.id))
             if any(one.call == call.id for one in seen):
                 break
-        if not any(one.call == call.id for one in seen) and call.id in self.attempts:
-            seen.extend(self._started_before(call.id))
+        if not any(one.call == call.id for one in seen):
+            seen.extend(self.ledger.as_it_stands(call.id))
         return seen
 
-    def _started_before(self, call: str) -> list[Seen]:
-        """A start at the same instant as an earlier timer's was seen then."""
-        return [
-            Seen(call=call, decisions=frozenset({"execute"}), by="controller", args=one.args)
-            for one in self.dispatches
-            if one.call == call and one.by == "controller" and one.at == self.clock.now()
+    def _next_due(self) -> str | None:
+        """Return the call whose row is due first."""
+        due = [
+            (at, call)
+            for call, ticket in self.ledger.tickets.items()
+            if (at := self.product.due_at(ticket)) is not None
         ]
+        return min(due)[1] if due else None
 
     def _due(self, *, own: str) -> list[Seen]:
         """Let the controller start what is due now."""
@@ -466,18 +307,20 @@ class _Story:
         for reply in self.product.due():
             call = reply.call_id
             if reply.attempt is not None:
-                one = self._started(call, reply, by="controller")
+                one = self.ledger.started(call, reply, by="controller")
             else:
                 one = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
                 if one.decisions & {"wait_until", "needs_approval"}:
-                    one = self._ticketed(one)
+                    one = self.ledger.ticketed(one)
                     if "wait_until" in one.decisions:
                         # It was put back behind another call of its queue.
                         continue
-            is_own = not own or call == own or self.tickets.get(call) == self.tickets.get(own)
+            is_own = not own or call == own or self.ledger.tickets.get(call) == self.ledger.tickets.get(own)
             seen.append(replace(one, is_own=is_own))
             if is_own and own and call != own:
                 seen.append(replace(one, call=own))
+                if reply.attempt is not None:
+                    self.ledger.attempts[own] = reply.attempt
         return seen
 
     def _again(self, event: Control) -> list[Seen]:
@@ -486,25 +329,27 @@ class _Story:
         if event.replayed is not None:
             replayed = event.replayed.get("call")
             named = str(replayed) if replayed is not None else named
-            if event.replayed.get("approval") is not None and named in self.tickets:
-                self.product.approve(self.tickets[named], actor="replay")
-        if named is not None:
-            return [self._propose(self._known(named), again=True)]
-        return [self._propose(call, again=True) for call in self._step_to_rerun(event)]
+            self._replay_answer(named, event.replayed.get("approval"))
+        calls = step_to_rerun(self.story, self.index, event) if named is None else [self._known(named)]
+        seen: list[Seen] = []
+        for call in calls:
+            ticket = self.ledger.tickets.get(call.id, "")
+            if call.id not in self.answered and self.product.is_asked_by_framework(ticket):
+                # The framework knows that its own question is open: it does not run the tool again.
+                seen.append(Seen(call=call.id, decisions=frozenset({"needs_approval"}), ticket=ticket))
+            else:
+                seen.append(self._propose(call, again=True))
+        return seen
 
-    def _step_to_rerun(self, event: Control) -> list[Call]:
-        """Return the calls of the step that runs again, where the story does not list them one by one afterwards."""
-        before = [one for _, one in self.story.events[: self.index] if isinstance(one, Call)]
-        after = [one for _, one in self.story.events[self.index + 1 :]]
-        if not before:
-            return []
-        last = before[-1]
-        step = [one for one in before if one is last or (last.batch is not None and one.batch == last.batch)]
-        if event.kind == "resume":
-            # Ids may differ after a resume: calls of these tools that follow are the step's own.
-            if any(isinstance(one, Call) and any(one.tool == own.tool for own in step) for one in after):
-                return []
-        return step
+    def _replay_answer(self, call: str | None, answer: object) -> None:
+        ticket = self.ledger.tickets.get(call or "")
+        if call is None or ticket is None or answer is None:
+            return
+        if answer in ("approve", "approved", "yes", True):
+            self.answered.add(call)
+            self.product.approve(ticket, actor="replay")
+        else:
+            self.product.deny(ticket, actor="replay")
 
     def _cancel(self, event: Control) -> list[Seen]:
         if event.grace_s and event.ack is not True:
@@ -513,24 +358,31 @@ class _Story:
         if event.call is not None:
             replies = self.product.cancel(self._known(event.call), acknowledged=acknowledged)
         else:
-            replies = self.product.cancel_all(acknowledged=acknowledged)
+            replies = self.product.cancel_all(event.session, event.agent, acknowledged=acknowledged)
         seen: list[Seen] = []
         for reply in replies:
             call = reply.call_id
             one = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
+            if one.rule == "waiting.cancelled.stopped":
+                # It stays stopped until a new turn.
+                one = replace(one, decisions=one.decisions | {"stop"}, stops="action")
             if one.outcome == "unknown":
-                self.unknown.add(call)
-            self.views.append(one.view)
+                self.ledger.is_unknown(one)
+            else:
+                self.ledger.open.discard(call)
+            self.ledger.show(one)
             seen.append(replace(one, is_own=event.call in (None, call)))
             if event.call is not None and event.call != call:
                 # It had joined this call's wait or prompt.
                 seen.append(replace(one, call=event.call))
+        if not seen and event.call is not None:
+            seen.extend(self.ledger.as_it_stands(event.call))
         return seen
 
     def _known(self, name: str | None) -> Call:
         found = self.calls.get(name or "")
         if found is None:
-            raise _Broken(f"no call {name!r}")
+            raise Broken(f"no call {name!r}")
         return found
 
 
@@ -539,12 +391,10 @@ def _resolving(own: list[Seen], others: list[Seen]) -> list[Seen]:
     ended = next((one for one in others if one.resolves), None)
     if ended is None:
         return [*own, *others]
-    mine = [replace(one, resolves=ended.resolves, resolved_as=ended.resolved_as) if not one.resolves else one for one in own]
+    mine = [
+        replace(one, resolves=ended.resolves, resolved_as=ended.resolved_as) if not one.resolves else one for one in own
+    ]
     return [*mine, *others]
-
-
-class _Broken(Exception):
-    """The story cannot go on: an event of it needs something that the product did not do."""
 
 
 def _wanted(expected: Expectation) -> str:

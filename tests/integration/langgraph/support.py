@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forbear import Controller
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -16,6 +15,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import interrupt
 
+from forbear import Controller
 from forbear_adapters.langgraph import RecoveryToolNode, recovery_condition
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -40,9 +40,28 @@ class World:
         return sum(1 for entry in self.done if entry[: len(what)] == what)
 
 
-def tool(name: str, run: Callable[..., Any], arun: Callable[..., Any] | None = None) -> BaseTool:
-    """Return a tool with this name around a function; the functions' own parameters are the arguments."""
+def tool(name: str, run: Callable[..., Any] | None, arun: Callable[..., Any] | None = None) -> BaseTool:
+    """Return a tool with this name around a sync or an async function, or both; their parameters are the arguments."""
     return StructuredTool.from_function(func=run, coroutine=arun, name=name, description=f"Do {name}.")
+
+
+def doing(world: World, name: str, gives: str = "ok") -> BaseTool:
+    """Return a tool that does what its name says to its `n`, and gives this text (with `{n}` in it)."""
+
+    def run(n: Any) -> str:
+        world.do(name, n)
+        return gives.format(n=n)
+
+    return tool(name, run)
+
+
+def giving(name: str, value: object) -> BaseTool:
+    """Return a tool that gives this value for any `n`."""
+
+    def run(n: Any) -> object:
+        return value if n is not None else None
+
+    return tool(name, run)
 
 
 def says(step: int, what: Says, *, prefix: str = "m", **extra: Any) -> AIMessage:

@@ -5,16 +5,19 @@ Each test first does the same with plain LangGraph and `interrupt()` in a wrappe
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forbear import Controller, Operator
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
+from forbear import Controller, Operator
+from forbear.errors import UsageError
 from forbear_adapters.langgraph import RecoveryToolNode
 from tests.integration.langgraph.support import (
     FakeClock,
@@ -82,7 +85,11 @@ def test_the_prompt_shows_the_call_and_nothing_that_is_secret() -> None:
 
     with controller() as governed:
         governed.declare("gated", effect="write", approval="always", secret=("pin",))
-        node = RecoveryToolNode([tool("gated", lambda n, pin: "x")], governed)
+
+        def gated(n: str, pin: str) -> str:
+            return n + pin
+
+        node = RecoveryToolNode([tool("gated", gated)], governed)
         script = [("gated", {"n": "a\u202eb", "pin": "1234"})]
         graph = build(Model(script), node, saver=InMemorySaver())
         pause = graph.invoke(human(), T)["__interrupt__"][0].value
@@ -90,7 +97,9 @@ def test_the_prompt_shows_the_call_and_nothing_that_is_secret() -> None:
     assert "1234" not in text
     assert "\\\\u202e" in text
     prompt = pause["prompts"][0]
-    assert prompt["tool"] == "gated" and prompt["tool_call_id"] == "m0c0" and len(prompt["fingerprint"]) == 32
+    assert prompt["tool"] == "gated"
+    assert prompt["tool_call_id"] == "m0c0"
+    assert len(prompt["fingerprint"]) == 32
 
 
 def test_an_answer_never_reaches_another_call() -> None:
@@ -130,12 +139,29 @@ def test_an_answer_never_reaches_another_call() -> None:
         assert [prompt["ticket"] for prompt in questions(paused)] == [first["ticket"]]
         # The ticket of one with the fingerprint of the other answers nothing.
         crossed = {first["ticket"]: {"decision": "approve", "fingerprint": second["fingerprint"]}}
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=crossed), T)
+        paused = graph.invoke(Command(resume=crossed), T)
         assert world.done == [("gated", 2)]
         out = graph.invoke(Command(resume=yes(first)), T)
     assert world.done == [("gated", 2), ("gated", 1)]
     assert [m.content for m in answers(out)] == ["gated 1", "gated 2"]
+
+
+def test_a_resume_value_of_another_form_answers_nothing_and_is_warned_about_once() -> None:
+    """A bare "yes" is no answer to a prompt that names a ticket: the question is asked again, and the line is named."""
+    world = World()
+    with controller() as governed:
+        node = RecoveryToolNode(_tools(world), _declared(governed))
+        graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
+        first = questions(graph.invoke(human(), T))
+        with pytest.warns(RuntimeWarning, match=r"no answer to a prompt.*test_approval\.py:\d+"):
+            paused = graph.invoke(Command(resume="yes"), T)
+        assert questions(paused) == first
+        assert world.done == []
+        for value in (True, ["approve"], {"decision": "approve"}):
+            paused = graph.invoke(Command(resume=value), T)
+        assert world.done == []
+        graph.invoke(Command(resume=yes(*questions(paused))), T)
+    assert world.done == [("gated", 1)]
 
 
 def test_a_duplicate_answer_never_answers_the_next_question() -> None:
@@ -155,8 +181,7 @@ def test_a_duplicate_answer_never_answers_the_next_question() -> None:
         graph = build(Model(*script), node, saver=InMemorySaver())
         first = yes(*questions(graph.invoke(human(), T)))
         graph.invoke(Command(resume=first), T)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=first), T)
+        paused = graph.invoke(Command(resume=first), T)
         assert world.done == [("gated", 1)]
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1), ("gated", 2)]
@@ -223,18 +248,16 @@ def test_two_resumes_at_once_execute_once() -> None:
 def test_a_new_message_while_paused_ends_the_prompt_and_says_so() -> None:
     """Bare: plain input while paused silently replaces the approval. Ours: the old answer is void, nothing runs."""
     world = World()
-    script: list[Any] = [[("gated", {"n": 1})], "never mind then"]
     with controller() as governed:
         node = RecoveryToolNode(_tools(world), _declared(governed))
         graph = build(Model([("gated", {"n": 1})], [("free", {"n": 9})]), node, saver=InMemorySaver())
         first = yes(*questions(graph.invoke(human(), T)))
         # The person writes instead of answering: the model goes on with the new message.
         graph.invoke(human("never mind", "h2"), T)
-        with pytest.raises(Exception, match="open prompt"):
-            ticket, said = next(iter(first.items()))
+        ticket, said = next(iter(first.items()))
+        with pytest.raises(UsageError, match="open prompt"):
             Operator(governed).approve(ticket, said["fingerprint"])
     assert world.count("gated") == 0
-    assert script
 
 
 def test_a_denial_is_remembered_and_a_reworded_call_is_not_asked_again_forever() -> None:
@@ -309,7 +332,7 @@ async def test_a_pause_survives_a_restart_with_the_async_saver(tmp_path: Path) -
         async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
             with Controller.open(tmp_path / "forbear.db", worker=False) as governed:
                 governed.declare("gated", effect="write", approval="always")
-                node = RecoveryToolNode([tool("gated", lambda n: "sync", gated)], governed)
+                node = RecoveryToolNode([tool("gated", None, gated)], governed)
                 graph = build(Model([("gated", {"n": 1})]), node, saver=saver)
                 out = await graph.ainvoke(Command(resume=answer) if answer else human(), T)
                 answer = answer or yes(*questions(out))
@@ -346,7 +369,7 @@ def test_an_edited_call_runs_instead_once() -> None:
 
 
 def test_a_revision_lets_a_changed_call_be_asked_about() -> None:
-    """"Change it" is not "no": the same call does not come back, another one may."""
+    """A wish for changes is no refusal: the same call does not come back, another one may."""
     world = World()
     with controller() as governed:
         node = RecoveryToolNode(_tools(world), _declared(governed))
@@ -393,7 +416,7 @@ def test_a_rule_that_changes_its_mind_between_pause_and_resume_never_opens_the_g
     world = World()
     flips = [ask("cap"), allow()]
     with controller() as governed:
-        governed.declare("gated", effect="write", approval=lambda arguments: flips[0])
+        governed.declare("gated", effect="write", approval=lambda _arguments: flips[0])
         node = RecoveryToolNode(_tools(world), governed)
         graph = build(Model([("gated", {"n": 1})], [("gated", {"n": 1})]), node, saver=InMemorySaver())
         prompt = questions(graph.invoke(human(), T))[0]
@@ -428,9 +451,40 @@ def test_a_tool_that_pauses_by_itself_passes_through_and_resumes() -> None:
     assert [m.content for m in answers(out)] == ["free 1", "said sure"]
 
 
+def test_a_wrapper_that_catches_everything_never_swallows_a_pause() -> None:
+    """Bare: `except Exception` in a wrapper swallows the interrupt, and the model is told that something failed."""
+    world = World()
+
+    def careless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    async def acareless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return await execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    def asks(n: int) -> str:
+        world.do("asks", n)
+        return f"said {interrupt(n)}"
+
+    tools = [tool("asks", asks), *_tools(world)]
+    graph = build(Model([("asks", {"n": 1})]), bare(tools, wrap_tool_call=careless), saver=InMemorySaver())
+    assert "__interrupt__" not in graph.invoke(human(), T)
+
+    for script in ([("asks", {"n": 1})], [("gated", {"n": 1})]):
+        with controller() as governed:
+            node = RecoveryToolNode(tools, _declared(governed), wrap_tool_call=careless, awrap_tool_call=acareless)
+            assert "__interrupt__" in build(Model(script), node, saver=InMemorySaver()).invoke(human(), T)
+            graph = build(Model(script), node, saver=InMemorySaver())
+            assert "__interrupt__" in asyncio.run(graph.ainvoke(human(), thread("other")))
+
+
 def test_two_tools_of_one_message_that_pause_by_themselves_are_an_error_not_a_mix_up() -> None:
     """LangGraph tells the answers of one task apart by order only, so ours refuses to guess; `Send` keeps them apart."""
-    from forbear.errors import UsageError
 
     def asks(n: int) -> str:
         return f"{n} said {interrupt(n)}"
@@ -472,8 +526,7 @@ def test_an_expired_prompt_is_void() -> None:
         graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
         late = yes(*questions(graph.invoke(human(), T)))
         clock.sleep(61)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=late), T)
+        paused = graph.invoke(Command(resume=late), T)
         assert world.done == []
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1)]
@@ -485,7 +538,8 @@ async def test_streaming_shows_the_pause_and_goes_on_after_it() -> None:
     with controller() as governed:
         node = RecoveryToolNode(_tools(world), _declared(governed))
         graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
-        chunks = [chunk async for _, chunk in graph.astream(human(), T, stream_mode="updates", subgraphs=True)]
+        stream = graph.astream(human(), T, stream_mode="updates", subgraphs=True)
+        chunks: list[Any] = [chunk async for _, chunk in stream]
         pauses = [chunk for chunk in chunks if "__interrupt__" in chunk]
         said = yes(*questions(pauses[0]))
         async for _, chunk in graph.astream(Command(resume=said), T, stream_mode="updates", subgraphs=True):

@@ -5,23 +5,34 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from forbear import Refused
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.graph import MessagesState
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
 from langgraph.types import Command
 
+from forbear import Refused
 from forbear_adapters.langgraph import RecoveryToolNode
-from tests.integration.langgraph.support import Model, World, answers, build, controller, human, thread, tool
+from tests.integration.langgraph.support import (
+    Model,
+    World,
+    answers,
+    build,
+    controller,
+    doing,
+    giving,
+    human,
+    thread,
+    tool,
+)
 
 
-def _both(tools: list[Any], *script: Any, input: Any = None, **declared: Any) -> tuple[Any, Any]:
-    plain = build(Model(*script), ToolNode(tools)).invoke(input or human(), thread())
+def _both(tools: list[Any], *script: Any, **declared: Any) -> tuple[Any, Any]:
+    plain = build(Model(*script), ToolNode(tools)).invoke(human(), thread())
     with controller() as governed:
         for name, fields in declared.items():
             governed.declare(name, **fields)
-        ours = build(Model(*script), RecoveryToolNode(tools, governed)).invoke(input or human(), thread())
+        ours = build(Model(*script), RecoveryToolNode(tools, governed)).invoke(human(), thread())
     return plain, ours
 
 
@@ -49,7 +60,7 @@ def _same(left: ToolMessage, right: ToolMessage) -> None:
 @pytest.mark.parametrize("effect", ["read", "write", None])
 def test_a_result_of_any_shape_is_the_very_message_of_toolnode(value: Any, effect: str | None) -> None:
     """Strings, mappings, lists, content blocks, nothing: the model reads exactly what it would read without forbear."""
-    tools = [tool("look", lambda n: value)]
+    tools = [giving("look", value)]
     declared = {"look": {"effect": effect}} if effect else {}
     plain, ours = _both(tools, [("look", {"n": 1})], **declared)
     assert len(answers(plain)) == len(answers(ours)) == 1
@@ -60,7 +71,10 @@ def test_an_artifact_reaches_the_message() -> None:
     """A tool with content and artifact keeps its artifact."""
     tools = [
         StructuredTool.from_function(
-            func=lambda n: ("found", {"rows": [n]}), name="look", description="x", response_format="content_and_artifact"
+            func=lambda n: ("found", {"rows": [n]}),
+            name="look",
+            description="x",
+            response_format="content_and_artifact",
         )
     ]
     plain, ours = _both(tools, [("look", {"n": 1})])
@@ -104,13 +118,16 @@ def test_the_node_takes_lists_and_calls_as_toolnode_does() -> None:
     from langgraph.graph.message import add_messages
 
     with controller() as governed:
-        node = RecoveryToolNode([tool("look", lambda n: f"seen {n}")], governed)
-        graph = StateGraph(Annotated[list[Any], add_messages])  # type: ignore[type-var]
+        node = RecoveryToolNode([doing(World(), "look", "seen {n}")], governed)
+        schema: Any = Annotated[list[Any], add_messages]
+        graph: StateGraph[Any, Any, Any, Any] = StateGraph(schema)
         graph.add_node("tools", node)
         graph.add_edge(START, "tools")
         graph.add_edge("tools", END)
         call = {"name": "look", "args": {"n": 3}, "id": "c1", "type": "tool_call"}
-        out = graph.compile().invoke([HumanMessage("go", id="h"), AIMessage("", tool_calls=[call], id="a")], thread())
+        out: Any = graph.compile().invoke(
+            [HumanMessage("go", id="h"), AIMessage("", tool_calls=[call], id="a")], thread()
+        )
     assert out[-1].content == "seen 3"
 
 
@@ -133,7 +150,8 @@ def test_a_refusal_is_an_error_message_with_the_controllers_text_only() -> None:
     assert [message.status for message in answers(out)] == ["error", "error"]
     text = " ".join(str(message.content) for message in answers(out))
     assert "SECRET" not in text
-    assert "do_not_retry" in text and "inspect_outcome" in text
+    assert "do_not_retry" in text
+    assert "inspect_outcome" in text
     assert [message.response_metadata["forbear"]["answer"] for message in answers(out)] == ["executed", "executed"]
 
 
@@ -144,7 +162,11 @@ def test_handlers_that_make_messages_of_errors_do_not_hide_them() -> None:
         raise ToolException("token=sk-SECRET")
 
     made = StructuredTool.from_function(func=leak, name="leak", description="x", handle_tool_error=True)
-    for tools, options in (([tool("leak", leak)], {"handle_tool_errors": True}), ([made], {})):
+    cases: list[tuple[list[Any], dict[str, Any]]] = [
+        ([tool("leak", leak)], {"handle_tool_errors": True}),
+        ([made], {}),
+    ]
+    for tools, options in cases:
         plain = build(Model([("leak", {"n": 1})]), ToolNode(tools, **options)).invoke(human(), thread())
         assert "SECRET" in str(answers(plain)[0].content)
         with controller() as governed:
@@ -170,13 +192,14 @@ def test_arguments_that_do_not_fit_the_schema_are_named_and_not_run() -> None:
     content = str(answers(out)[0].content)
     assert world.done == []
     assert "SECRET" not in content
-    assert '"n"' in content and "repair_input" in content
+    assert '"n"' in content
+    assert "repair_input" in content
 
 
 def test_a_tool_that_does_not_exist_runs_nothing() -> None:
     """An unknown tool is answered, without the list of all tools."""
     with controller() as governed:
-        node = RecoveryToolNode([tool("look", lambda n: "x")], governed)
+        node = RecoveryToolNode([giving("look", "x")], governed)
         out = build(Model([("sell_everything", {"n": 1})]), node).invoke(human(), thread())
     assert answers(out)[0].status == "error"
     assert "look" not in str(answers(out)[0].content)
@@ -189,7 +212,7 @@ def test_the_contract_in_json_text_is_obeyed_for_an_owned_tool_and_data_for_a_re
     for trust in ("owned", "remote"):
         with controller() as governed:
             governed.declare("look", effect="read", trust=trust)
-            node = RecoveryToolNode([tool("look", lambda n: refusal)], governed)
+            node = RecoveryToolNode([giving("look", refusal)], governed)
             shown[trust] = answers(build(Model([("look", {"n": 1})]), node).invoke(human(), thread()))[0]
     assert (shown["owned"].status, shown["remote"].status) == ("error", "success")
     assert shown["remote"].content == refusal

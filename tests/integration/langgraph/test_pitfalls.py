@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import httpx
 import pytest
-from forbear import RunHalted
-from forbear.errors import ConfigError
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphRecursionError, NodeTimeoutError
 from langgraph.graph import END
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, RetryPolicy
 
+from forbear import RunHalted
+from forbear.errors import ConfigError
 from forbear_adapters.langgraph import RecoveryToolNode
 from tests.integration.langgraph.support import (
     Model,
@@ -25,6 +24,7 @@ from tests.integration.langgraph.support import (
     bare,
     build,
     controller,
+    doing,
     human,
     says,
     thread,
@@ -66,7 +66,9 @@ def test_a_retry_policy_on_the_node_never_multiplies_executions() -> None:
     assert "inspect_outcome" in str(answers(out)[1].content)
 
 
-@pytest.mark.parametrize("error", [httpx.ReadTimeout("slow"), NodeTimeoutError("tools", 1.0, kind="run", run_timeout=1.0)])
+@pytest.mark.parametrize(
+    "error", [httpx.ReadTimeout("slow"), NodeTimeoutError("tools", 1.0, kind="run", run_timeout=1.0)]
+)
 def test_the_default_retry_condition_never_repeats_a_write_that_timed_out(error: Exception) -> None:
     """Bare: LangGraph's default `retry_on` takes a timeout for harmless and starts the write three times."""
 
@@ -101,7 +103,7 @@ def test_one_failing_call_never_loses_its_sibling() -> None:
     with controller() as governed:
         node = RecoveryToolNode(_broken_and_healthy(world), governed)
         out = build(Model(BOTH), node).invoke(human(), thread())
-    assert [message.content for message in answers(out)][0] == "fine"
+    assert answers(out)[0].content == "fine"
 
 
 async def test_one_failing_call_never_leaves_its_async_sibling_running() -> None:
@@ -117,8 +119,8 @@ async def test_one_failing_call_never_leaves_its_async_sibling_running() -> None
             return "fine"
 
         return [
-            tool("broken", lambda n: None, broken),
-            tool("slow", lambda n: None, slow),
+            tool("broken", None, broken),
+            tool("slow", None, slow),
         ]
 
     script = [("broken", {"n": 1}), ("slow", {"n": 1})]
@@ -147,7 +149,7 @@ async def test_one_failing_call_never_leaves_its_async_sibling_running() -> None
 def test_an_async_only_hook_never_leaves_a_call_ungoverned() -> None:
     """Bare: a node with only `awrap_tool_call` runs tools ungoverned under a sync invoke; ours refuses to be built."""
     world = World()
-    tools = [tool("order", lambda n: world.do("order"))]
+    tools = [doing(world, "order")]
 
     async def gate(request: Any, execute: Any) -> ToolMessage:
         return ToolMessage("refused", tool_call_id=request.tool_call["id"])
@@ -168,7 +170,12 @@ def test_an_async_only_hook_never_leaves_a_call_ungoverned() -> None:
 async def test_sync_tools_never_run_on_the_event_loop() -> None:
     """Bare: a sync wrapper under `ainvoke` runs the tool on the loop's own thread, one call after the other."""
     threads: list[int] = []
-    tools = [tool("look", lambda n: threads.append(threading.get_ident()))]
+
+    def look(n: int) -> int:
+        threads.append(threading.get_ident())
+        return n
+
+    tools = [tool("look", look)]
     script = [("look", {"n": 1}), ("look", {"n": 2})]
     node = bare(tools, wrap_tool_call=lambda request, execute: execute(request))
     await build(Model(script), node).ainvoke(human(), thread())
@@ -239,9 +246,11 @@ def test_goto_end_beside_a_static_edge_does_not_end_a_run_and_recovery_condition
     with controller() as governed:
         model = Model([("order", {"n": 1})], again=True)
         graph = build(model, _halting(world, governed), routed=False)
-        with pytest.warns(RuntimeWarning, match=r"recovery_condition.*test_pitfalls\.py:\d+") as warned:
-            with pytest.raises(GraphRecursionError):
-                graph.invoke(human(), thread())
+        with (
+            pytest.warns(RuntimeWarning, match=r"recovery_condition.*test_pitfalls\.py:\d+") as warned,
+            pytest.raises(GraphRecursionError),
+        ):
+            graph.invoke(human(), thread())
     assert len(warned) == 1
     assert world.count("order") == 1
 
@@ -292,7 +301,7 @@ def test_two_equal_calls_of_one_message_share_one_execution_also_with_one_id() -
     """Bare: equal calls of one message, even with one id, are all executed."""
 
     def tools(world: World) -> list[Any]:
-        return [tool("order", lambda n: world.do("order") or "ok")]
+        return [doing(world, "order")]
 
     call = {"name": "order", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
     message = AIMessage("", tool_calls=[call, dict(call)], id="a1")
@@ -316,7 +325,7 @@ def test_a_missing_thread_id_is_one_warning_with_the_line_and_still_governed() -
         graph = build(model, _halting(world, governed))
         with pytest.warns(RuntimeWarning, match=r"no thread id.*test_pitfalls\.py:\d+") as warned:
             graph.invoke(human())
-            graph.invoke(human(name="h2"))
+        graph.invoke(human(name="h2"))
     assert len(warned) == 1
     # Two invocations are two runs: each of them tries once.
     assert world.count("order") == 2
@@ -335,10 +344,8 @@ def test_a_thread_id_that_is_not_a_run_of_its_own_is_never_taken_from_the_model(
 def test_a_truncated_message_runs_only_what_was_finished() -> None:
     """A message that was cut off: its last call may be half written and does not run, the ones before it do."""
     world = World()
-    cut = says(
-        0, [("order", {"n": 1}), ("order", {"n": 2})], response_metadata={"finish_reason": "length"}
-    )
-    tools = [tool("order", lambda n: world.do("order", n) or "ok")]
+    cut = says(0, [("order", {"n": 1}), ("order", {"n": 2})], response_metadata={"finish_reason": "length"})
+    tools = [doing(world, "order")]
     with controller() as governed:
         out = build(Model(cut), RecoveryToolNode(tools, governed)).invoke(human(), thread())
     assert world.done == [("order", 1)]
@@ -350,7 +357,7 @@ def test_a_call_that_did_not_parse_is_answered_too() -> None:
     world = World()
     broken = [{"name": "order", "args": '{"n": 2', "id": "bad", "error": "x", "type": "invalid_tool_call"}]
     message = says(0, [("order", {"n": 1})], invalid_tool_calls=broken)
-    tools = [tool("order", lambda n: world.do("order", n) or "ok")]
+    tools = [doing(world, "order")]
     with controller() as governed:
         out = build(Model(message), RecoveryToolNode(tools, governed)).invoke(human(), thread())
     assert world.done == [("order", 1)]
@@ -369,7 +376,7 @@ def test_a_user_wrapper_is_around_ours_and_may_call_twice_without_a_second_execu
         await execute(request)
         return await execute(request)
 
-    tools = [tool("order", lambda n: world.do("order") or "ok")]
+    tools = [doing(world, "order")]
     build(Model([("order", {"n": 1})]), ToolNode(tools, wrap_tool_call=twice)).invoke(human(), thread())
     assert world.count("order") == 2
     with controller() as governed:
@@ -417,11 +424,11 @@ def test_two_controllers_and_two_nodes_share_a_process_without_touching_each_oth
 async def test_streaming_shows_the_same_answers_sync_and_async() -> None:
     """`stream` and `astream`, with subgraphs, carry the answers as updates of the tool node."""
     world = World()
-    tools = [tool("look", lambda n: world.do("look") or "seen")]
+    tools = [doing(world, "look", "seen")]
     with controller() as governed:
         graph = build(Model([("look", {"n": 1})]), RecoveryToolNode(tools, governed))
-        chunks = [c for c in graph.stream(human(), thread("a"), stream_mode="updates") if "tools" in c]
-        achunks = [
+        chunks: list[Any] = [c for c in graph.stream(human(), thread("a"), stream_mode="updates") if "tools" in c]
+        achunks: list[Any] = [
             chunk
             async for _, chunk in graph.astream(human(), thread("b"), stream_mode="updates", subgraphs=True)
             if "tools" in chunk
@@ -434,7 +441,7 @@ def test_the_store_that_cannot_be_written_runs_nothing() -> None:
     world = World()
     governed = controller()
     governed.declare("order", effect="write")
-    node = RecoveryToolNode([tool("order", lambda n: world.do("order"))], governed)
+    node = RecoveryToolNode([doing(world, "order")], governed)
     governed.close()
     out = build(Model([("order", {"n": 1})]), node).invoke(human(), thread())
     assert world.done == []

@@ -120,3 +120,19 @@ def test_a_forked_child_never_repeats_its_parents_ids() -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert len(theirs) == 3 * 36
     assert not any(ids.ticket() in theirs for _ in range(3))
+
+
+def test_every_random_byte_serves_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids share no byte: each has 128 bits of its own, across the end of a pool."""
+    given: list[bytes] = []
+
+    def urandom(size: int) -> bytes:
+        start = len(b"".join(given)) // 2
+        given.append(b"".join(number.to_bytes(2) for number in range(start, start + size // 2)))
+        return given[-1]
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    ids = SystemIds()
+    made = "".join(ids.ticket().removeprefix("tkt_") for _ in range(600))
+    assert len(given) > 1
+    assert b"".join(given).hex().startswith(made)

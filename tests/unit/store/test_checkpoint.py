@@ -160,3 +160,18 @@ def test_closing_from_several_threads_is_harmless(store: SqliteStore) -> None:
     for one in closing:
         one.join()
     assert threads() == []
+
+
+def test_the_log_is_not_moved_more_often_than_it_is_worth(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a checkpoint counting starts anew."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write(store, commits=5)
+    assert idle(store)
+    assert len(synced) == 1
+    for _ in range(3):
+        write(store, size=10)
+        assert idle(store)
+    assert len(synced) == 1

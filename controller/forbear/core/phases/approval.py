@@ -24,10 +24,11 @@ from forbear.core.events import (
     Woke,
 )
 from forbear.core.holds import covering, matches, narrow, place, tell
+from forbear.core.identity import apart_key
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_declared_once
+from forbear.core.start import By, Start, is_declared_once, joined_by
 from forbear.core.states import (
     Action,
     Approved,
@@ -40,6 +41,7 @@ from forbear.core.states import (
     Stopped,
     Tree,
     Unknown,
+    hold_key,
 )
 from forbear.core.values import Call, Grant
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Outcome, Recovery, Scope
@@ -150,6 +152,7 @@ def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start
         return admit(s, action, start, now)
     return Decision(
         rule=Rule.APPROVAL_JOINED,
+        changes=joined_by(action, start.call),
         answer=Answer.NEEDS_APPROVAL,
         told=state.told,
         ticket=state.ticket,
@@ -197,12 +200,49 @@ def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Grante
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
+    asked, commands, tree = _ask_apart(s, action, state, _after_yes(s, action.call, state), now)
     return Decision(
         rule=Rule.GRANTED,
-        changes=(replace(action, phase=phase), _after_yes(s, action.call, state), *_lifted(s, action.call)),
-        commands=(WakeAt(action=action.key, at=wake_at),),
+        changes=(replace(action, phase=phase, joined=()), tree, *_lifted(s, action.call), *asked),
+        commands=(WakeAt(action=action.key, at=wake_at), *commands),
         ticket=state.ticket,
     )
+
+
+def apart(call: Call) -> Call:
+    """Return a call that is asked about on its own, apart from equal calls of other runs."""
+    key = apart_key(call.common, call.run, call.step, call.call_id)
+    return replace(call, action=key, base=call.common)
+
+
+def _ask_apart(
+    s: Snapshot, action: Action, state: AwaitingApproval, tree: Tree, now: datetime
+) -> tuple[tuple[Change, ...], tuple[Command, ...], Tree]:
+    """Ask on their own about the calls of other runs that had joined a prompt which was answered yes for one run."""
+    changes: list[Change] = []
+    commands: list[Command] = []
+    for number, call in enumerate(action.joined, start=1):
+        own = apart(call)
+        key = own.action
+        standing = s.action(own)
+        is_open = isinstance(standing.phase, (Running, Unknown, AwaitingApproval, Approved))
+        if is_open or len(tree.open_prompts) >= s.policy.limits.max_open_prompts:
+            # It is asked about when its run proposes it.
+            continue
+        ticket = f"{state.ticket}-{number}"
+        expires_at = now + s.policy.limits.approval_ttl
+        phase = replace(
+            state,
+            ticket=ticket,
+            run=call.run,
+            fingerprint=call.fingerprint,
+            asked_at=now,
+            expires_at=expires_at,
+        )
+        changes.append(replace(standing, call=own, phase=phase))
+        commands.extend((AskHuman(action=key, ticket=ticket), WakeAt(action=key, at=expires_at)))
+        tree = replace(tree, open_prompts=(*tree.open_prompts, ticket))
+    return tuple(changes), tuple(commands), tree
 
 
 def _after_yes(s: Snapshot, call: Call, state: AwaitingApproval) -> Tree:
@@ -227,6 +267,9 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     call = action.call
     told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
     scope, value = _denial_scope(s, call, state)
+    standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
+    # A second no about another call of the same rule stands beside the first: each covers its own call for good.
+    beside = scope is Scope.RULE and standing is not None and standing.action != action.key
     hold = place(
         call,
         scope=scope,
@@ -237,6 +280,7 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
         ticket=state.ticket,
         snapshot=s,
         now=now,
+        mark=action.key if beside else "",
     )
     hold = replace(hold, gated_only=scope is Scope.RULE)
     counted = next((count for name, count in s.tree.denials if name == call.operation), 0) + 1

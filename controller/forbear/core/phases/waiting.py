@@ -26,7 +26,7 @@ from forbear.core.events import (
 from forbear.core.holds import covering, place, tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start
+from forbear.core.start import By, Start, joined_by
 from forbear.core.states import Action, Fresh, Parked, Stopped, Waiting
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Executed, Outcome, Scope
 
@@ -112,7 +112,14 @@ def _joined(
         return admit(s, action, start, now)
     told = replace(state.told, outcome=Outcome.PENDING, executed=Executed.NO)
     return Decision(
-        rule=rule, answer=Answer.PENDING, told=told, ticket=state.ticket, retry_at=at, suppressed=True, idle_step=True
+        rule=rule,
+        changes=joined_by(action, start.call),
+        answer=Answer.PENDING,
+        told=told,
+        ticket=state.ticket,
+        retry_at=at,
+        suppressed=True,
+        idle_step=True,
     )
 
 

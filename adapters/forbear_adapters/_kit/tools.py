@@ -1,0 +1,125 @@
+"""LangChain tools as the controller meets them: no retries inside, and how one is run outside of a graph.
+
+What a result means is not decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+
+from forbear.contract import Raw
+from forbear.errors import ConfigError
+from forbear_adapters._kit.capture import Probe, Shot, not_answered, raw_of, visible_arguments
+from forbear_adapters._kit.retries import retrying_library, without_retries
+
+__all__ = ["alone", "needs_graph", "refuse_retries", "unretried"]
+
+# Parameters that LangChain fills itself.
+_NEVER_INJECTED: Final = frozenset({"config", "run_manager", "callbacks", "self"})
+
+
+def refuse_retries(tool: BaseTool) -> None:
+    """Check that a tool does not repeat itself.
+
+    Raises:
+        ConfigError: its function is wrapped by a retry library.
+    """
+    for function in _functions(tool):
+        library = retrying_library(function)
+        if library is not None:
+            raise ConfigError(
+                f"tool {tool.name!r}: retries inside ({library}), which multiplies attempts; take the decorator off, or "
+                'pass inner_retries="unwrap"'
+            )
+
+
+def unretried(tool: BaseTool) -> BaseTool:
+    """Return a tool whose function is called once: the retrying layer is taken off in a copy.
+
+    Raises:
+        ConfigError: another decorator lies on top of the retry, and would be lost with it.
+    """
+    if not isinstance(tool, (StructuredTool, Tool)):
+        return tool
+    changes: dict[str, object] = {}
+    for name, function in (("func", tool.func), ("coroutine", tool.coroutine)):
+        if function is None or retrying_library(function) is None:
+            continue
+        inner = without_retries(cast("Callable[..., object]", function))
+        if inner is None:
+            raise ConfigError(f"tool {tool.name!r}: a decorator lies on top of its retry; take the retry off by hand")
+        changes[name] = inner
+    return tool.model_copy(update=changes) if changes else tool
+
+
+def _functions(tool: BaseTool) -> list[Callable[..., object]]:
+    if isinstance(tool, (StructuredTool, Tool)):
+        found = (tool.func, tool.coroutine)
+        return [cast("Callable[..., object]", function) for function in found if function is not None]
+    return [tool.invoke, tool.ainvoke]
+
+
+def needs_graph(tool: BaseTool) -> bool:
+    """Say whether a tool's function has parameters that neither the model nor LangChain fills."""
+    visible = visible_arguments(tool)
+    if visible is None or not isinstance(tool, (StructuredTool, Tool)):
+        return True
+    for function in _functions(tool):
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if parameter.name in visible or parameter.name in _NEVER_INJECTED:
+                continue
+            if parameter.default is parameter.empty or _is_injected(parameter.annotation):
+                return True
+    return False
+
+
+def _is_injected(annotation: object) -> bool:
+    """Say whether an annotation (or its text) is one of those that a tool node fills."""
+    said = annotation if isinstance(annotation, str) else repr(annotation)
+    return "Injected" in said or "ToolRuntime" in said
+
+
+def alone(tool: BaseTool, copy: BaseTool) -> Callable[..., object]:
+    """Return how the controller runs a tool outside the graph."""
+    has_sync = not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
+
+    def execute(**arguments: object) -> Raw | Awaitable[Raw]:
+        call: dict[str, object] = {"type": "tool_call", "name": tool.name, "args": arguments, "id": "forbear"}
+        if not has_sync or (_on_loop() and _has_async(tool)):
+            return _aexecute(tool, copy, call)
+        shot = Shot()
+        try:
+            shot.message = Probe(copy, shot).invoke(call)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a result
+            return not_answered(error, shot, tool)
+        return raw_of(shot, tool)
+
+    return execute
+
+
+async def _aexecute(tool: BaseTool, copy: BaseTool, call: dict[str, object]) -> Raw:
+    shot = Shot()
+    try:
+        shot.message = await Probe(copy, shot).ainvoke(call)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a result
+        return not_answered(error, shot, tool)
+    return raw_of(shot, tool)
+
+
+def _has_async(tool: BaseTool) -> bool:
+    return not isinstance(tool, (StructuredTool, Tool)) or tool.coroutine is not None
+
+
+def _on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
