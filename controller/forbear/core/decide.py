@@ -267,7 +267,9 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
         case TurnBegan():
             return _tell_joined(_turn(s, event))
         case RunRestarted():
-            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),))
+            return Decision(
+                rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),)
+            )
         case Lifted():
             return _lift(s, event)
 
