@@ -21,10 +21,10 @@ from forbear.core.view import instant_text, view_text
 from forbear.core.vocabulary import COMPLETED, Answer, Cause, Executed, Outcome, Recovery
 from forbear.errors import UsageError
 from forbear.ports import JournalLine, Store
+from forbear.runtime.asked import Frame
 from forbear.runtime.effects import Program, load
 from forbear.runtime.engine import Engine
 from forbear.runtime.pending import path_flow, policy_flow
-from forbear.runtime.program import Frame
 from forbear.runtime.steps import Flow, transact
 from forbear.store.codec import from_us
 

@@ -141,7 +141,7 @@ def _closed(tree: Tree, state: AwaitingApproval) -> tuple[Change, ...]:
 
 def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start, now: datetime) -> Decision:
     if state.by_framework and start.call.fingerprint == state.fingerprint:
-        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at)
+        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at, policy=s.policy.digest)
         return admit(s, action, replace(start, grant=grant), now)
     if now >= state.expires_at:
         closed = _closed(s.tree, state)
@@ -195,8 +195,18 @@ def _other_call(state: Approved, start: Start) -> Decision:
     )
 
 
+def _grant(s: Snapshot, state: AwaitingApproval, actor: str, now: datetime) -> Grant:
+    return Grant(
+        ticket=state.ticket,
+        rule=state.rule,
+        expires_at=now + s.policy.limits.grant_ttl,
+        actor=actor,
+        policy=s.policy.digest,
+    )
+
+
 def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Granted, now: datetime) -> Decision:
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
@@ -366,7 +376,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     if other.key != action.key and isinstance(other.phase, AwaitingApproval):
         # What was asked about the other call is answered by the edit.
         tree = replace(tree, open_prompts=tuple(ticket for ticket in tree.open_prompts if ticket != other.phase.ticket))
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
     wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)
