@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
     from forbear.runtime.controller import Controller
     from forbear.runtime.display import Shown
+    from forbear.runtime.execute import Next, Progress, aexecute, execute
     from forbear.runtime.explain import Explanation, Happening, Remedy
+    from forbear.runtime.govern import govern, in_run
     from forbear.runtime.operator import Operator
     from forbear.runtime.overview import CallView, RunView
     from forbear.runtime.pending import Pending
     from forbear.runtime.reply import Attempt, Reply
     from forbear.runtime.runs import RunHandle
+    from forbear.runtime.standalone import NextStep, RecoveryPolicy, ToDo
     from forbear.runtime.where import Where
 
 __all__ = [
@@ -47,10 +50,14 @@ __all__ = [
     "Happening",
     "Limits",
     "NotOperator",
+    "Next",
+    "NextStep",
     "Operator",
     "Outcome",
     "Pending",
+    "Progress",
     "Recovery",
+    "RecoveryPolicy",
     "Refused",
     "Remedy",
     "Reply",
@@ -62,10 +69,15 @@ __all__ = [
     "Shown",
     "StaleWrite",
     "StoreError",
+    "ToDo",
     "ToolPolicy",
     "UsageError",
     "Verdict",
     "Where",
+    "aexecute",
+    "execute",
+    "govern",
+    "in_run",
 ]
 
 # Where the names live that take long to import. `import forbear` alone opens no store and imports no library.
@@ -80,19 +92,28 @@ _HOMES: Final = {
     "Gate": "forbear.core.vocabulary",
     "Happening": "forbear.runtime.explain",
     "Limits": "forbear.core.policy",
+    "Next": "forbear.runtime.execute",
+    "NextStep": "forbear.runtime.standalone",
     "Operator": "forbear.runtime.operator",
     "Outcome": "forbear.core.vocabulary",
     "Pending": "forbear.runtime.pending",
     "Recovery": "forbear.core.vocabulary",
     "Remedy": "forbear.runtime.explain",
+    "Progress": "forbear.runtime.execute",
+    "RecoveryPolicy": "forbear.runtime.standalone",
     "Reply": "forbear.runtime.reply",
     "RuleVerdict": "forbear.core.values",
     "RunHandle": "forbear.runtime.runs",
     "RunView": "forbear.runtime.overview",
     "Shown": "forbear.runtime.display",
+    "ToDo": "forbear.runtime.standalone",
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",
     "Where": "forbear.runtime.where",
+    "aexecute": "forbear.runtime.execute",
+    "execute": "forbear.runtime.execute",
+    "govern": "forbear.runtime.govern",
+    "in_run": "forbear.runtime.govern",
 }
 
 

@@ -23,13 +23,12 @@ from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
+from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
-from forbear.runtime.lanes import Lanes
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
-from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
 from forbear.runtime.rows import tree_scope
@@ -91,8 +90,6 @@ class Engine:
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
         self.closed = False
-        self.lanes = Lanes(self)
-        tools.on_declared = lambda: self.lanes.declared(tools.policies(), tools.checks)
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
         # Calls that wait inside `call` for their own retry; the worker leaves them alone.

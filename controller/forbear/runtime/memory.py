@@ -29,6 +29,7 @@ from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
 from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
@@ -144,7 +145,7 @@ class WorkingSet:
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
         self.refresh(live)
-        live.lane.give_back(live, effect.call)
+        give_back(live, effect.call)
         if not live.complete:
             self._fetch(live, effect)
         return live
@@ -175,7 +176,7 @@ class WorkingSet:
             # What was committed concerns other trees.
             live.epoch = epoch
             return
-        live.lane.give_all_back(live)
+        give_all_back(live)
         first, live.loaded = not live.loaded, True
         stored_tree: Tree | None = None
         runs: dict[str, Run] = {}
