@@ -279,6 +279,7 @@ def test_a_request_is_explained_for_a_terminal(
 ) -> None:
     """Four parts, all lines but commands within the width; a named store is named in the commands, too."""
     monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.delenv("FORBEAR_STORE")
     assert main(["explain", left[kind], "--store", str(path)]) == 0
     out = capsys.readouterr().out
     heads = ["What happened  (UTC)", "What holds now", "What the model was told", "What a person can do"]

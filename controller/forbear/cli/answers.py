@@ -60,9 +60,14 @@ def _confirm(desk: Desk, shown: Pending | None, question: str, *, yes: bool) -> 
         raise UsageError("yes: must be passed where no terminal can ask")
     if shown is not None:
         out = console()
-        out.print(block(shown, None, desk.now, out.width))
+        out.print(block(shown, _hold_of(desk, shown), desk.now, out.width))
         out.print()
     typer.confirm(question, abort=True, err=True)
+
+
+def _hold_of(desk: Desk, shown: Pending) -> Pending | None:
+    """Return the hold that goes with a call."""
+    return None if shown.kind == "hold" else desk.hold(shown.ticket)
 
 
 def _names_the_call(*, yes: bool, fingerprint: str | None) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forbear.runtime.pending import Pending
 
 STORE = "FORBEAR_STORE"
+ACTOR = "FORBEAR_ACTOR"
 TOKEN = "FORBEAR_TOKEN"  # noqa: S105 - a variable's name
 # So many characters of a ticket at least stand for it: "tkt_" and four of its own.
 SHORTEST = 8
@@ -55,7 +56,11 @@ Token = Annotated[
 Actor = Annotated[
     str | None,
     typer.Option(
-        "--actor", metavar="NAME", help="Who answers, for the record; default: the user.", rich_help_panel="Store"
+        "--actor",
+        envvar=ACTOR,
+        metavar="NAME",
+        help="Who answers, for the record; default: the user.",
+        rich_help_panel="Store",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -83,10 +88,14 @@ class Desk:
             raise UsageError(f"ticket: must be at least {SHORTEST} characters long")
         found = [one for one in self.operator.find(ticket) if one.kind in kinds]
         if not found:
-            raise UsageError(f"ticket {ticket!r}: is not that of {what} (unknown, or answered already)")
+            raise UsageError(f"ticket {ticket!r}: is not that of {what} (unknown, or over already)")
         if len(found) > 1:
             raise UsageError(f"ticket {ticket!r}: {len(found)} tickets begin like this")
         return found[0]
+
+    def hold(self, ticket: str) -> Pending | None:
+        """Return the hold that carries a ticket."""
+        return next((one for one in self.operator.find(ticket) if one.kind == "hold"), None)
 
 
 @contextmanager

@@ -58,8 +58,8 @@ What happened
 
 What holds now
   The call is closed.
-  A refusal (DESK_FROZEN) covers every call on the same target. It ends with a success of the one try that the next \
-human message allows.
+  A refusal (DESK_FROZEN) covers every call on the same target. It ends when the one try that the next human \
+message allows succeeds.
 
 What the model was told
   {reply.for_model()}
