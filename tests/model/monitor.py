@@ -302,7 +302,7 @@ class Monitor:
                 case Execute():
                     m._execute(command, event, now, before)
                 case AskHuman():
-                    m._ask(command, before, after)
+                    m._ask(command, now, before, after)
                     if observed:
                         raise Violation(OBSERVE, "a person is asked about an observed call")
                 case WakeAt():
@@ -1073,7 +1073,7 @@ class Monitor:
         if isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved)):
             call = s.actions[key].call
             self.prompts = tuple(p for p in self.prompts if p.action != key)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != call.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (call.fingerprint, call.run))
             self.waits = tuple(w for w in self.waits if w[0] != key)
             self.must_ask -= {key}
             self.framework = frozenset(entry for entry in self.framework if entry[0] != key)
@@ -1084,7 +1084,8 @@ class Monitor:
         standing = s.actions.get(key)
         if standing is None:
             return
-        mine = [y for y in self.yes if y.fingerprint == standing.call.fingerprint]
+        call = standing.call
+        mine = [y for y in self.yes if (y.fingerprint, y.run) == (call.fingerprint, call.run)]
         late = [y for y in mine if now >= y.expires_at]
         self.yes = tuple(y for y in self.yes if y not in late)
         if late and len(late) == len(mine):
@@ -1132,9 +1133,10 @@ class Monitor:
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, command: AskHuman, before: Snapshot, after: Snapshot) -> None:
+    def _ask(self, command: AskHuman, now: datetime, before: Snapshot, after: Snapshot) -> None:
         action = after.actions[command.action]
         limits = before.policy.limits
+        self.prompts = tuple(p for p in self.prompts if p.action != command.action or now < p.expires_at)
         if not before.has_approver:
             raise Violation(APPROVAL, "a person is asked although nobody can answer")
         if any(p.action == command.action for p in self.prompts):
@@ -1199,11 +1201,16 @@ class Monitor:
     def _after_yes(self, call: Call, s: Snapshot) -> None:
         self.noes = 0
         self.denials = tuple(d for d in self.denials if d[0] != call.operation)
-        self.bans = tuple(
+        mode = Mode.ENFORCE
+        gone = [
             b
             for b in self.bans
-            if not (b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, Mode.ENFORCE))
-        )
+            if b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, mode)
+        ]
+        # The rule's hold ends with what it said about its own call (decision 6).
+        own = {b.by for b in gone if b.scope is Scope.RULE}
+        gone.extend(b for b in self.bans if b.cause is Cause.DENIAL and b.scope is Scope.ACTION and b.by in own)
+        self.bans = tuple(b for b in self.bans if b not in gone)
 
     def _edited(self, event: Edited, key: str, prompt: Prompt, expires_at: datetime, s: Snapshot) -> None:
         made = event.call
@@ -1218,7 +1225,7 @@ class Monitor:
                 return
             self.prompts = tuple(p for p in self.prompts if p.action != made.action)
             self.waits = tuple(w for w in self.waits if w[0] != made.action)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != made.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (made.fingerprint, made.run))
             if made.tool != standing.tool:
                 return
         self.yes = (
@@ -1321,8 +1328,8 @@ class Monitor:
             gone.extend(b for b in self.bans if (b.cause, b.scope, b.by) == mine)
         self.bans = tuple(b for b in self.bans if b not in gone)
         if hold.cause is Cause.EXHAUSTED:
-            for action in {b.by for b in gone}:
-                self._forget_wait(action)
+            actions = {b.by for b in gone}
+            self.retries = tuple(r for r in self.retries if r[0] not in actions)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
         self.repairs = tuple(r for r in self.repairs if r[0] != hold.value)
         if hold.cause is Cause.DENIAL:
