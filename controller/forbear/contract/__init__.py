@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forbear.contract.boundaries import Boundary, Exchange, Step, Trail, current_trail, mark, recording, witnessed
 from forbear.contract.case import Counts
 from forbear.contract.catalogue import Catalogue, Entry, builtin_catalogue, load_catalogue
 from forbear.contract.classify import classify, poll_finished
@@ -30,10 +31,12 @@ from forbear.contract.raw import (
 
 __all__ = [
     "ABSENT",
+    "Boundary",
     "Catalogue",
     "Client",
     "Counts",
     "Entry",
+    "Exchange",
     "Grpc",
     "Http",
     "Mcp",
@@ -43,11 +46,14 @@ __all__ = [
     "RaisedFacts",
     "Raw",
     "RequestFacts",
+    "Step",
+    "Trail",
     "Value",
     "allow",
     "ask",
     "builtin_catalogue",
     "classify",
+    "current_trail",
     "deny",
     "facts_of",
     "from_mcp_annotations",
@@ -57,6 +63,7 @@ __all__ = [
     "lint_text",
     "load_catalogue",
     "load_profile",
+    "mark",
     "mcp_result",
     "phase_of",
     "policies_from_mapping",
@@ -65,6 +72,8 @@ __all__ = [
     "profile_names",
     "read_counted",
     "read_envelope",
+    "recording",
     "tool_policy",
+    "witnessed",
     "write_envelope",
 ]

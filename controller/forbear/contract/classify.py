@@ -20,7 +20,7 @@ from forbear.contract.exceptions import classify_exception
 from forbear.contract.findings import CODES
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.http import classify_http
-from forbear.contract.mcp import classify_mcp, classify_mcp_error
+from forbear.contract.mcp import INTERNAL_ERROR, classify_mcp, classify_mcp_error
 from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.raw import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
 from forbear.contract.rules import by_text
@@ -130,9 +130,15 @@ def _raised(raised: Raised, case: Case) -> Envelope:
         said = admitted(refused_value(error.code, error.fields), case)
         return said if said is not None else f.unknown(case.effect)
     protocol = protocol_error(error)
-    if protocol is not None:
+    if protocol is not None and not _hides_answer(protocol, raised):
         return _judge(protocol, case)
     return classify_exception(facts_of(raised), case)
+
+
+def _hides_answer(protocol: Grpc | McpError, raised: Raised) -> bool:
+    """Tell whether an MCP client made its error of an HTTP answer that a client of ours saw."""
+    seen = raised.seen
+    return isinstance(protocol, McpError) and protocol.code == INTERNAL_ERROR and seen is not None and seen.status >= 400
 
 
 def _finished(envelope: Envelope, case: Case) -> Envelope:

@@ -51,6 +51,12 @@ class Raised:
     error: BaseException
     phase: str = "unknown"
     client: Client | None = None
+    # What a client of ours was answered below the exception, which may hide it.
+    seen: Http | None = None
+    # A client of ours watched every step: no byte of the last request left.
+    unsent: bool = False
+    # A mistake of the tool's own code, whatever it had sent before.
+    own_code: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,10 @@ class RaisedFacts:
     chain: tuple[tuple[str, ...], ...] = ()
     errno: int | None = None
     client: Client | None = None
+    # Watched step by step: no byte of the last request left, whatever the class says.
+    unsent: bool = False
+    # A mistake of the tool's own code, whatever it had sent before.
+    own_code: bool = False
     sqlstate: str | None = None
     # HTTP evidence that the exception carries; None = none.
     status: int | None = None

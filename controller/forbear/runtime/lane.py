@@ -18,7 +18,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
-from forbear.contract import Raw, Value, classify
+from forbear.contract import Raw, Trail, Value, classify
 from forbear.contract.findings import SUCCESS
 from forbear.core.identity import canonical, digest, fingerprint
 from forbear.core.policy import MAX_SAME_RESULTS, Limits, ToolPolicy
@@ -130,7 +130,7 @@ class Flight:
 
     __slots__ = (
         "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "forced", "number", "owner", "root", "run",
-        "siblings", "started_us", "step", "turn", "writes",
+        "siblings", "started_us", "step", "trail", "turn", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +146,8 @@ class Flight:
         self.number = number
         self.started_us = started_us
         self.ended_us = self.turn = self.writes = self.epoch = 0
+        # What the execution reached, made when something is written down.
+        self.trail: Trail | None = None
         self.siblings = 1
         self.forced = False
         # Set where the tree took the flight over before it ended.

@@ -16,10 +16,10 @@ from concurrent.futures import TimeoutError as WaitTimeout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
-from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
-from forbear.contract.raised import phase_of
+from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Trail, Value, phase_of, witnessed
+from forbear.contract.boundaries import EXECUTION
 from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
 from forbear.runtime.calls import UNAVAILABLE, awaited, begin_judging, judged
@@ -58,7 +58,7 @@ class Surroundings(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inside:
     """The governed call that this code runs in: a run that starts here is its child."""
 
@@ -66,10 +66,14 @@ class Inside:
     root: str
     run: str
     call_id: str
+    # What the execution reached, made when something is written down.
+    trail: Trail | None = None
 
 
 class Within(Protocol):
     """What `INSIDE` holds: an `Inside`, or a call on the lane."""
+
+    trail: Trail | None
 
     @property
     def owner(self) -> object:
@@ -92,7 +96,8 @@ class Within(Protocol):
         ...
 
 
-INSIDE: ContextVar[Within | None] = ContextVar("forbear_inside", default=None)
+# One variable for both: where adapters write down what an execution reached, and whose child a new run is.
+INSIDE = cast("ContextVar[Within | None]", EXECUTION)
 
 
 # ---- sync -----------------------------------------------------------------------------------------------------------
@@ -168,6 +173,8 @@ async def _awaited(value: Awaitable[object]) -> object:
 
 def raw_of(value: object) -> Raw:
     """Return what a tool returned as a raw result; an adapter's executor may return one itself."""
+    if isinstance(value, Raised):
+        return witnessed(value)
     return value if isinstance(value, _RAW) else Value(value)
 
 
@@ -182,8 +189,8 @@ def ended_by(error: BaseException, signals: Signals) -> Ended:
     if isinstance(error, asyncio.CancelledError):
         return Ended(how=How.CANCELLED, error=error)
     if isinstance(error, Exception):
-        # No boundary is reached before somebody marks one: a mistake of the tool's own code happened in the tool.
-        return Ended(how=How.ANSWERED, raw=Raised(error, phase=phase_of(error, reached=False)))
+        # Where nobody saw a boundary reached, a mistake of the tool's own code happened in the tool.
+        return Ended(how=How.ANSWERED, raw=witnessed(Raised(error, phase=phase_of(error, reached=False))))
     return Ended(how=How.LEFT, error=error)
 
 
