@@ -28,6 +28,7 @@ class Client:
 
 
 def over_httpx(url: str, *, timeout: float, trust: ssl.SSLContext | None = None, headers: Any = None) -> object:
+    """Post an order with httpx."""
     import httpx
 
     from forbear_adapters.http import over_httpx
@@ -37,7 +38,8 @@ def over_httpx(url: str, *, timeout: float, trust: ssl.SSLContext | None = None,
         return client.post(f"{url}/orders", json=BODY).raise_for_status().json()
 
 
-async def over_async_httpx(url: str, *, timeout: float) -> object:
+async def over_async_httpx(url: str, *, timeout: float) -> object:  # noqa: ASYNC109 - it is the client's own
+    """Post an order with async httpx."""
     from forbear_adapters.http import over_httpx
 
     async with over_httpx.async_client(timeout=timeout) as client:
@@ -45,13 +47,15 @@ async def over_async_httpx(url: str, *, timeout: float) -> object:
 
 
 def over_httpx2(url: str, *, timeout: float) -> object:
+    """Post an order with httpx2."""
     from forbear_adapters.http import over_httpx2
 
     with over_httpx2.client(timeout=timeout) as client:
         return client.post(f"{url}/orders", json=BODY).raise_for_status().json()
 
 
-async def over_async_httpx2(url: str, *, timeout: float) -> object:
+async def over_async_httpx2(url: str, *, timeout: float) -> object:  # noqa: ASYNC109 - it is the client's own
+    """Post an order with async httpx2."""
     from forbear_adapters.http import over_httpx2
 
     async with over_httpx2.async_client(timeout=timeout) as client:
@@ -59,6 +63,7 @@ async def over_async_httpx2(url: str, *, timeout: float) -> object:
 
 
 def over_requests(url: str, *, timeout: float) -> object:
+    """Post an order with requests."""
     from forbear_adapters.http import over_requests
 
     with over_requests.session() as session:
@@ -68,6 +73,7 @@ def over_requests(url: str, *, timeout: float) -> object:
 
 
 def over_urllib3(url: str, *, timeout: float) -> object:
+    """Post an order with urllib3."""
     from forbear_adapters.http import over_requests
 
     with over_requests.pool_manager(timeout=timeout) as pools:
@@ -78,7 +84,8 @@ def over_urllib3(url: str, *, timeout: float) -> object:
         return response.json()
 
 
-async def over_aiohttp(url: str, *, timeout: float) -> object:
+async def over_aiohttp(url: str, *, timeout: float) -> object:  # noqa: ASYNC109 - it is the client's own
+    """Post an order with aiohttp."""
     from forbear_adapters.http import over_aiohttp
 
     async with (
@@ -90,6 +97,7 @@ async def over_aiohttp(url: str, *, timeout: float) -> object:
 
 
 def over_openai(url: str, *, timeout: float) -> object:
+    """Post an order with openai."""
     import openai
 
     from forbear_adapters.http import over_httpx2, single_attempt
@@ -100,6 +108,7 @@ def over_openai(url: str, *, timeout: float) -> object:
 
 
 def over_anthropic(url: str, *, timeout: float) -> object:
+    """Post an order with anthropic."""
     import anthropic
 
     from forbear_adapters.http import over_httpx2, single_attempt
@@ -110,6 +119,7 @@ def over_anthropic(url: str, *, timeout: float) -> object:
 
 
 def over_botocore(url: str, *, timeout: float) -> object:
+    """Post an order with botocore."""
     import botocore.session
     from botocore.config import Config
 

@@ -65,6 +65,7 @@ def certificate() -> ssl.SSLContext:
 
 @pytest.fixture
 def controller() -> Iterator[Controller]:
+    """A controller with one write and one read."""
     with Controller.open(":memory:", clock=ManualClock(), ids=SequenceIds(), worker=False) as opened:
         opened.declare("place_order", effect="write")
         opened.declare("read_order", effect="read")
@@ -112,7 +113,12 @@ def expected(case: Case, name: str, client: Client) -> Case:
 
 
 # What has to be waited out is waited out once: the write shows it.
-SHOWN = [(name, effect) for name in CASES for effect in ("write", "read") if effect == "write" or CASES[name].timeout is PATIENT]
+SHOWN = [
+    (name, effect)
+    for name in CASES
+    for effect in ("write", "read")
+    if effect == "write" or CASES[name].timeout is PATIENT
+]
 
 
 @pytest.mark.parametrize(("name", "effect"), SHOWN)
@@ -176,6 +182,7 @@ Following = Callable[[str], object]
 
 
 def httpx_following(url: str) -> object:
+    """Post with httpx, which follows redirects."""
     import httpx
 
     from forbear_adapters.http import over_httpx
@@ -185,6 +192,7 @@ def httpx_following(url: str) -> object:
 
 
 def httpx2_following(url: str) -> object:
+    """Post with httpx2, which follows redirects."""
     import httpx2
 
     from forbear_adapters.http import over_httpx2
@@ -194,13 +202,18 @@ def httpx2_following(url: str) -> object:
 
 
 def requests_following(url: str) -> object:
+    """Post with requests, which follows redirects."""
+    import requests
+
     from forbear_adapters.http import over_requests
 
-    with over_requests.session() as session:
-        return session.post(url, allow_redirects=True, timeout=PATIENT).json()
+    with requests.Session() as session:
+        session.mount("http://", over_requests.RecordingAdapter())
+        return session.post(url, timeout=PATIENT).json()
 
 
 def urllib3_following(url: str) -> object:
+    """Post with urllib3, which follows redirects."""
     import urllib3
 
     from forbear_adapters.http import over_requests
@@ -211,6 +224,7 @@ def urllib3_following(url: str) -> object:
 
 
 def aiohttp_following(url: str) -> object:
+    """Post with aiohttp, which follows redirects."""
     from forbear_adapters.http import over_aiohttp
 
     async def send() -> object:

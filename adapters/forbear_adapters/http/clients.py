@@ -23,8 +23,12 @@ def _package(client: object) -> str:
 
 
 def _get(holder: object, *names: str) -> Any:
+    """Return what is found along a path of attributes and keys, or None."""
     for name in names:
-        holder = getattr(holder, name, None)
+        if isinstance(holder, dict):
+            holder = cast("dict[str, object]", holder).get(name)
+        else:
+            holder = getattr(holder, name, None)
     return holder
 
 
@@ -47,8 +51,7 @@ def _generated(client: object) -> str:
 
 
 def _botocore(client: object) -> str:
-    retries = _get(client, "meta", "config", "retries") or {}
-    most = retries.get("total_max_attempts") if isinstance(retries, dict) else None
+    most = _get(client, "meta", "config", "retries", "total_max_attempts")
     return "" if most == 1 else 'makes 3 or more attempts: Config(retries={"total_max_attempts": 1})'
 
 
@@ -62,8 +65,7 @@ def _stripe(client: object) -> str:
 
 
 def _redis(client: object) -> str:
-    retry = _get(client, "connection_pool", "connection_kwargs") or {}
-    count = _get(retry.get("retry"), "_retries")
+    count = _get(client, "connection_pool", "connection_kwargs", "retry", "_retries")
     return "repeats a command: retry=Retry(NoBackoff(), 0)" if count is None or count != 0 else ""
 
 
@@ -74,8 +76,7 @@ def _requests(client: object) -> str:
 
 
 def _urllib3(client: object) -> str:
-    options = _get(client, "connection_pool_kw")
-    retries = options.get("retries") if isinstance(options, dict) else None
+    retries = _get(client, "connection_pool_kw", "retries")
     if retries is False or _get(retries, "total") in (0, False):
         return ""
     return "repeats GET, PUT, DELETE, and any request on a TLS error: retries=False"

@@ -6,7 +6,8 @@ repeats some requests on a connection that had gone stale; each repeat has a rec
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from forbear.contract import Exchange, Step, header_pairs
 from forbear_adapters._kit.extras import Extra
@@ -18,65 +19,60 @@ with Extra("http"):
 __all__ = ["session", "trace_config"]
 
 
-class _Place:
-    """The record of the request that is being sent, and what a repeat of it needs."""
-
-    __slots__ = ("exchange",)
-
-    def __init__(self, **_context: object) -> None:
-        self.exchange: Exchange | None = None
+def _held(place: SimpleNamespace) -> Exchange | None:
+    """Return the record of the request that aiohttp keeps this place for."""
+    return cast("Exchange | None", getattr(place, "exchange", None))
 
 
-def _again(place: _Place) -> None:
+def _again(place: SimpleNamespace) -> None:
     """Open a record of its own for a request that is sent once more inside the client."""
-    held = place.exchange
+    held = _held(place)
     if held is not None and held.step not in (Step.POOL, Step.CONNECT):
-        place.exchange = begin(held.method)
-        if place.exchange is not None:
-            place.exchange.watched, place.exchange.key_sent = True, held.key_sent
+        repeat = place.exchange = held.trail.begin(held.method)
+        repeat.watched, repeat.key_sent = True, held.key_sent
 
 
-async def _started(_session: Any, place: _Place, request: aiohttp.TraceRequestStartParams) -> None:
+async def _started(_session: Any, place: SimpleNamespace, request: aiohttp.TraceRequestStartParams) -> None:
     exchange = place.exchange = begin(request.method)
     if exchange is not None:
         exchange.watched = True
         add_key(exchange, request.headers, str(request.url))
 
 
-async def _connects(_session: Any, place: _Place, _: Any) -> None:
+async def _connects(_session: Any, place: SimpleNamespace, _: Any) -> None:
     _again(place)
-    if place.exchange is not None:
-        place.exchange.reach(Step.CONNECT)
+    if (exchange := _held(place)) is not None:
+        exchange.reach(Step.CONNECT)
 
 
-async def _reuses(_session: Any, place: _Place, _: Any) -> None:
+async def _reuses(_session: Any, place: SimpleNamespace, _: Any) -> None:
     _again(place)
 
 
-async def _writes(_session: Any, place: _Place, _: Any) -> None:
-    if place.exchange is not None:
-        place.exchange.reach(Step.WRITE)
+async def _writes(_session: Any, place: SimpleNamespace, _: Any) -> None:
+    if (exchange := _held(place)) is not None:
+        exchange.reach(Step.WRITE)
 
 
-async def _redirected(_session: Any, place: _Place, hop: aiohttp.TraceRequestRedirectParams) -> None:
-    if place.exchange is not None:
-        place.exchange.answered(hop.response.status, header_pairs(hop.response.headers))
+async def _redirected(_session: Any, place: SimpleNamespace, hop: aiohttp.TraceRequestRedirectParams) -> None:
+    if (exchange := _held(place)) is not None:
+        exchange.answered(hop.response.status, header_pairs(hop.response.headers))
         _again(place)
 
 
-async def _reads(_session: Any, place: _Place, _: Any) -> None:
-    if place.exchange is not None:
-        place.exchange.reach(Step.RESPONSE_BODY)
+async def _reads(_session: Any, place: SimpleNamespace, _: Any) -> None:
+    if (exchange := _held(place)) is not None:
+        exchange.reach(Step.RESPONSE_BODY)
 
 
-async def _ended(_session: Any, place: _Place, end: aiohttp.TraceRequestEndParams) -> None:
-    if place.exchange is not None:
-        place.exchange.answered(end.response.status, header_pairs(end.response.headers))
+async def _ended(_session: Any, place: SimpleNamespace, end: aiohttp.TraceRequestEndParams) -> None:
+    if (exchange := _held(place)) is not None:
+        exchange.answered(end.response.status, header_pairs(end.response.headers))
 
 
-def trace_config() -> aiohttp.TraceConfig[Any]:
+def trace_config() -> aiohttp.TraceConfig:
     """Return what a session of yours takes in `trace_configs`."""
-    made: aiohttp.TraceConfig[Any] = aiohttp.TraceConfig(trace_config_ctx_factory=_Place)
+    made = aiohttp.TraceConfig()
     made.on_request_start.append(_started)
     made.on_connection_create_start.append(_connects)
     made.on_connection_reuseconn.append(_reuses)
@@ -89,7 +85,7 @@ def trace_config() -> aiohttp.TraceConfig[Any]:
 
 
 def session(*, timeout: float = 30.0, **options: Any) -> aiohttp.ClientSession:
-    """Return a session that records; give `allow_redirects=False` with each request whose redirect must not be followed.
+    """Return a session that records; give `allow_redirects=False` with a request whose redirect must not be followed.
 
     Args:
         timeout: Seconds for connecting and for each read.

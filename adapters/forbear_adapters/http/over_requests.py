@@ -6,9 +6,9 @@ proxy is part of connecting.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from forbear.contract import Exchange, Step, header_pairs
 from forbear_adapters._kit.extras import Extra
@@ -16,7 +16,7 @@ from forbear_adapters.http.bridge import add_key, begin
 
 with Extra("http"):
     import urllib3
-    from requests import Session
+    from requests import Response, Session
     from requests.adapters import HTTPAdapter
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -25,87 +25,126 @@ __all__ = ["RecordingAdapter", "pool_manager", "session", "watch"]
 
 # The record of the request that this thread is sending.
 _SENDING: ContextVar[Exchange | None] = ContextVar("forbear_sending", default=None)
+# The connection that is being made in this thread: what it writes is for a proxy.
+_MAKING: ContextVar[HTTPConnection | None] = ContextVar("forbear_making", default=None)
 
 
-class _Watched:
-    """The watched steps of a connection, on top of urllib3's own."""
+def _connect(connection: HTTPConnection, connect: Callable[[], None]) -> None:
+    """Connect, with a tunnel and TLS where they belong to it."""
+    exchange = _SENDING.get()
+    if exchange is not None:
+        exchange.reach(Step.CONNECT)
+    token = _MAKING.set(connection)
+    try:
+        connect()
+    finally:
+        _MAKING.reset(token)
 
-    sock: Any
-    auto_open: int
-    _connects = False
+
+def _send(connection: HTTPConnection, send: Callable[[Any], None], part: Any) -> None:
+    """Write a part of a request."""
+    exchange = _SENDING.get()
+    if exchange is not None and _MAKING.get() is not connection:
+        if connection.sock is None:
+            # What writes would connect by itself.
+            connection.connect()
+        exchange.reach(Step.WRITE)
+    send(part)
+
+
+def _read(getresponse: Callable[[], Any]) -> Any:
+    """Read the head of the answer."""
+    exchange = _SENDING.get()
+    if exchange is not None:
+        exchange.reach(Step.READ)
+    response = getresponse()
+    if exchange is not None:
+        exchange.answered(response.status, header_pairs(response.headers))
+    return response
+
+
+class WatchedHTTPConnection(HTTPConnection):
+    """A connection that says how far its request came."""
 
     def connect(self) -> None:
-        """Connect, with a tunnel and TLS where they belong to it."""
-        exchange = _SENDING.get()
-        if exchange is not None:
-            exchange.reach(Step.CONNECT)
-        self._connects = True
-        try:
-            super().connect()  # type: ignore[misc]
-        finally:
-            self._connects = False
+        """Connect."""
+        _connect(self, super().connect)
 
     def send(self, data: Any) -> None:
-        """Write; what is written while connecting is for a proxy."""
-        exchange = _SENDING.get()
-        if exchange is not None and not self._connects:
-            if self.sock is None and self.auto_open:
-                self.connect()
-            exchange.reach(Step.WRITE)
-        super().send(data)  # type: ignore[misc]
+        """Write."""
+        _send(self, super().send, data)
 
     def getresponse(self) -> Any:
         """Read the head of the answer."""
-        exchange = _SENDING.get()
-        if exchange is not None:
-            exchange.reach(Step.READ)
-        response: Any = super().getresponse()  # type: ignore[misc]
-        if exchange is not None:
-            exchange.answered(response.status, header_pairs(response.headers))
-        return response
+        return _read(super().getresponse)
 
 
-class WatchedHTTPConnection(_Watched, HTTPConnection):
-    """A connection that says how far its request came."""
-
-
-class WatchedHTTPSConnection(_Watched, HTTPSConnection):
+class WatchedHTTPSConnection(HTTPSConnection):
     """The same over TLS."""
 
+    def connect(self) -> None:
+        """Connect."""
+        _connect(self, super().connect)
 
-class _WatchedPool:
-    """A pool that opens a record for each request that it sends, also for those that it repeats by itself."""
+    def send(self, data: Any) -> None:
+        """Write."""
+        _send(self, super().send, data)
 
-    def urlopen(
-        self, method: str, url: str, body: Any = None, headers: MutableMapping[str, str] | None = None, *rest: Any,
-        **options: Any,
-    ) -> Any:  # fmt: skip
-        """Send a request."""
-        exchange = begin(method)
-        if exchange is not None:
-            exchange.watched = True
-            headers = urllib3.HTTPHeaderDict(self.headers if headers is None else headers)  # type: ignore[attr-defined]
-            add_key(exchange, headers, f"{self!s}{url}")
-        token = _SENDING.set(exchange)
-        try:
-            return super().urlopen(method, url, body, headers, *rest, **options)  # type: ignore[misc]
-        finally:
-            _SENDING.reset(token)
+    def getresponse(self) -> Any:
+        """Read the head of the answer."""
+        return _read(super().getresponse)
 
 
-class WatchedHTTPPool(_WatchedPool, HTTPConnectionPool):
+# Position of the header fields behind method, URL and body.
+_HEADERS: Final = 3
+
+
+def _open(
+    pool: HTTPConnectionPool, urlopen: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Send a request with a record of its own; urllib3 comes here again for each one that it repeats."""
+    method = str(given[0] if given else options["method"])
+    exchange = begin(method)
+    if exchange is not None:
+        exchange.watched = True
+        named = given[_HEADERS] if len(given) > _HEADERS else options.get("headers")
+        fields = urllib3.HTTPHeaderDict(pool.headers if named is None else named)
+        target = str(given[1] if len(given) > 1 else options["url"])
+        add_key(exchange, cast("MutableMapping[str, str]", fields), f"{pool.scheme}://{pool.host}:{pool.port}{target}")
+        if len(given) > _HEADERS:
+            given = (*given[:_HEADERS], fields, *given[_HEADERS + 1 :])
+        else:
+            options["headers"] = fields
+    token = _SENDING.set(exchange)
+    try:
+        return urlopen(*given, **options)
+    finally:
+        _SENDING.reset(token)
+
+
+class WatchedHTTPPool(HTTPConnectionPool):
     """A watched pool."""
 
-    ConnectionCls = WatchedHTTPConnection
+    # The base declares it as mutable, and makes connections of it only.
+    ConnectionCls = WatchedHTTPConnection  # type: ignore[mutable-override]  # pyright: ignore[reportAssignmentType]
+
+    def urlopen(self, *given: Any, **options: Any) -> Any:
+        """Send a request."""
+        return _open(self, super().urlopen, given, options)
 
 
-class WatchedHTTPSPool(_WatchedPool, HTTPSConnectionPool):
+class WatchedHTTPSPool(HTTPSConnectionPool):
     """A watched pool over TLS."""
 
-    ConnectionCls = WatchedHTTPSConnection
+    # As above.
+    ConnectionCls = WatchedHTTPSConnection  # type: ignore[mutable-override]  # pyright: ignore[reportAssignmentType]
+
+    def urlopen(self, *given: Any, **options: Any) -> Any:
+        """Send a request."""
+        return _open(self, super().urlopen, given, options)
 
 
-_POOLS: Final = {"http": WatchedHTTPPool, "https": WatchedHTTPSPool}
+_POOLS: Final[dict[str, type[HTTPConnectionPool]]] = {"http": WatchedHTTPPool, "https": WatchedHTTPSPool}
 
 
 def watch(manager: urllib3.PoolManager) -> None:
@@ -128,7 +167,7 @@ def pool_manager(*, timeout: float = 30.0, **options: Any) -> urllib3.PoolManage
 class RecordingAdapter(HTTPAdapter):
     """An adapter of requests that records every request of the governed call and makes one attempt.
 
-    A redirect that the session follows is a request of its own, and recorded as one.
+    A redirect that its session follows is a request of its own, and recorded as one.
     """
 
     def __init__(self) -> None:
@@ -147,25 +186,15 @@ class RecordingAdapter(HTTPAdapter):
 
 
 class _Session(Session):
-    """A session that follows a redirect only where the caller asks for it."""
+    """A session that follows no redirect."""
 
-    def request(self, method: Any, url: Any, *rest: Any, **options: Any) -> Any:
-        """Send a request."""
-        if len(rest) < _ALLOW_REDIRECTS:
-            options.setdefault("allow_redirects", False)
-        return super().request(method, url, *rest, **options)
-
-    def get(self, url: Any, **options: Any) -> Any:
-        """Send a GET."""
-        return self.request("GET", url, **options)
-
-
-# Position of `allow_redirects` behind method and URL.
-_ALLOW_REDIRECTS: Final = 8
+    def get_redirect_target(self, resp: Response) -> str | None:
+        """Return nothing: a redirect is an answer like any other."""
+        return None
 
 
 def session() -> Session:
-    """Return a session of requests that records, repeats nothing and follows no redirect unless asked to."""
+    """Return a session of requests that records, repeats nothing, follows no redirect and reads no environment."""
     made = _Session()
     made.trust_env = False
     for scheme in ("http://", "https://"):

@@ -242,6 +242,4 @@ def witnessed(raised: Raised, trail: Trail | None = None) -> Raised:
         return Raised(raised.error, "unknown", own_code=own_code) if trail.left else raised
     last = trail.exchanges[-1]
     phase = last.step.value if last.watched or last.status is not None else "unknown"
-    return Raised(
-        raised.error, phase, trail.client(), trail.answer(), unsent=last.is_unsent, own_code=own_code
-    )
+    return Raised(raised.error, phase, trail.client(), trail.answer(), unsent=last.is_unsent, own_code=own_code)

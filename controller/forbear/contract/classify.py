@@ -138,7 +138,9 @@ def _raised(raised: Raised, case: Case) -> Envelope:
 def _hides_answer(protocol: Grpc | McpError, raised: Raised) -> bool:
     """Tell whether an MCP client made its error of an HTTP answer that a client of ours saw."""
     seen = raised.seen
-    return isinstance(protocol, McpError) and protocol.code == INTERNAL_ERROR and seen is not None and seen.status >= 400
+    return (
+        isinstance(protocol, McpError) and protocol.code == INTERNAL_ERROR and seen is not None and seen.status >= 400
+    )
 
 
 def _finished(envelope: Envelope, case: Case) -> Envelope:

@@ -59,7 +59,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             nearest.append(current.__context__)
         nearest.extend(_attribute(current, name) for name in _HIDDEN_CAUSES)
         # httpcore keeps what it maps in the arguments, and hides it as a cause.
-        nearest.extend(current.args[:_MAX_ARGUMENTS])
+        held = _attribute(current, "args")
+        if isinstance(held, tuple):
+            nearest.extend(cast("tuple[object, ...]", held)[:_MAX_ARGUMENTS])
         members = _attribute(current, "exceptions")
         if isinstance(members, (tuple, list)):
             nearest.extend(cast("list[object]", members)[:_MAX_CAUSES])
