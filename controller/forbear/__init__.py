@@ -18,6 +18,7 @@ from forbear.errors import (
 )
 
 if TYPE_CHECKING:
+    from forbear.contract.boundaries import mark
     from forbear.core.policy import Limits, ToolPolicy
     from forbear.core.values import Envelope, RuleVerdict
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
@@ -56,6 +57,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "Where",
+    "mark",
 ]
 
 # Where the names live that take long to import. `import forbear` alone opens no store and imports no library.
@@ -78,6 +80,7 @@ _HOMES: Final = {
     "ToolPolicy": "forbear.core.policy",
     "Verdict": "forbear.core.vocabulary",
     "Where": "forbear.runtime.where",
+    "mark": "forbear.contract.boundaries",
 }
 
 

@@ -23,6 +23,7 @@ from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_rep
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.inspection import looked_flow
+from forbear.runtime.leaving import Left
 from forbear.runtime.notes import keep
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import (
@@ -206,8 +207,8 @@ def secret_flow(engine: Engine) -> Flow[None]:
 # ---- settle ---------------------------------------------------------------------------------------------------------
 
 
-def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
-    """Judge what an attempt returned and decide what it means."""
+def settle_flow(engine: Engine, attempt: Attempt, raw: Raw, ended: Ended) -> Flow[Reply]:
+    """Judge what an attempt returned and decide what it means; `ended` is how it ended, for the record."""
     policy = engine.tools.known_policy(attempt.tool)
     value = payload(raw)
     # What the controller ran by itself has no caller who gets the value: it is kept for the run.
@@ -223,6 +224,7 @@ def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
         result=result,
         value=value,
         announce=attempt.by_controller,
+        leaves=Left(engine, attempt, ended, policy),
     )
     decided = yield from transact(program, attempt.root)
     reply = _landed(attempt, decided, engine.answer(decided, asked, value=value))
@@ -256,11 +258,13 @@ def end_flow(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
 
 def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
     ticket, request_id = engine.ids.ticket(), attempt.request_id
+    if ended.trail is None and (trail := engine.take_trail(attempt)) is not None:
+        ended = replace(ended, trail=trail)
     event: Interrupted | Cancelled | Lost
     match ended.how:
         case How.ANSWERED:
             assert ended.raw is not None
-            return (yield from settle_flow(engine, attempt, ended.raw))
+            return (yield from settle_flow(engine, attempt, ended.raw, ended))
         case How.SIGNAL:
             event = Interrupted(attempt=attempt.number, ticket=ticket)
         case How.CANCELLED:
@@ -271,7 +275,10 @@ def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
             event = Lost(attempt=attempt.number, ticket=ticket, request_id=request_id, died=False)
     policy = engine.tools.known_policy(attempt.tool)
     asked = engine.asked(attempt.root, attempt.call, policy, request_id=request_id)
-    decided = yield from transact(tell(asked, event, attempt=attempt.number, here=True), attempt.root)
+    leaves = Left(engine, attempt, ended, policy)
+    decided = yield from transact(
+        tell(asked, event, attempt=attempt.number, here=True, leaves=leaves), attempt.root
+    )
     return _landed(attempt, decided, engine.answer(decided, asked))
 
 

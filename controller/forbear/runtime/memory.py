@@ -7,17 +7,19 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
+from forbear.audit.evidence import LOST, EvidenceStore
 from forbear.core.decision import Decision, Execute, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, JournalLine, Row, Store
-from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.lane import Flight, line_of
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
@@ -66,11 +68,13 @@ class _Pending:
             policy=effect.policy,
             request_id=effect.request_id,
             actor=effect.actor,
+            evidence=effect.evidence,
+            boundaries=effect.boundaries,
         )
 
 
-# A read on the lane that began, and (in a tuple) one that ended.
-_Line = _Pending | Flight | tuple[Flight]
+# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
+_Line = _Pending | Flight | tuple[Flight] | JournalLine
 
 
 def _line(waiting: _Line) -> JournalLine:
@@ -78,6 +82,8 @@ def _line(waiting: _Line) -> JournalLine:
         return waiting.line()
     if isinstance(waiting, tuple):
         return line_of(waiting[0], ended=True)
+    if isinstance(waiting, JournalLine):
+        return waiting
     return line_of(waiting, ended=False)
 
 
@@ -98,6 +104,9 @@ class WorkingSet:
         self.lines: deque[_Line] = deque()
         # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
         self.on_many_lines: Callable[[], None] | None = None
+        # Where exception texts, header fields and bodies are kept; None = nowhere.
+        self.evidence: EvidenceStore | None = None
+        self._warned = False
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
 
@@ -158,6 +167,8 @@ class WorkingSet:
                 return self.clock.now()
             case Fetch():
                 return self.store.fetch(effect.scope, effect.kind, effect.key)
+            case Keep():
+                return self._keep(effect)
             case Save():
                 return self._save(effect)
             case Belong():
@@ -273,6 +284,23 @@ class WorkingSet:
         except StaleWrite:
             return False
         return True
+
+    def _keep(self, effect: Keep) -> str:
+        """Write a piece of evidence. Never raises: the decision that it belongs to is committed with or without it."""
+        if self.evidence is None:
+            return ""
+        try:
+            return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "
+                    "same, and the lines say that their evidence is lost",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return LOST
 
     def _fetch(self, live: LiveTree, effect: Load) -> None:
         scope = tree_scope(live.root)

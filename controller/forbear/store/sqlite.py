@@ -151,7 +151,7 @@ def _open_file(path: Path, clock: Clock) -> SqliteStore:
             connection.close()
         guard.close()
         raise
-    return SqliteStore(connection, clock, guard, log=path.with_name(path.name + "-wal"))
+    return SqliteStore(connection, clock, guard, path=path)
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
@@ -166,7 +166,9 @@ def _begin_log(connection: sqlite3.Connection) -> None:
 class SqliteStore:
     """`forbear.ports.Store` in SQLite. Made by `open_sqlite`; safe for all threads of the process."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, guard: Guard, *, log: Path | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, guard: Guard, *, path: Path | None = None) -> None:
+        # Its file; None = in memory.
+        self.path: Final = path
         self._connection: sqlite3.Connection | None = connection
         self._clock = clock
         self._guard = guard
@@ -174,7 +176,7 @@ class SqliteStore:
         self._journal = ChainedJournal(self._sql)
         # Keeps the threads of this process apart; taken before the guard's lock.
         self._gate = threading.Lock()
-        self._checkpoints = None if log is None else Checkpointer(log, self._move_log)
+        self._checkpoints = None if path is None else Checkpointer(path.with_name(path.name + "-wal"), self._move_log)
         # Bytes of bodies since the last commit.
         self._written = 0
         _OPEN.add(self)
