@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,16 @@ class Died(BaseException):
 class DyingWorld(WorkingSet):
     """Performs effects until it dies; nothing is performed after that."""
 
+    at: int | None
+    after: bool
+    performed: int
+    dead: bool
+
     def arm(self, at: int | None, *, after: bool) -> None:
         """Die at the effect with this number."""
         self.at, self.after, self.performed, self.dead = at, after, 0, False
 
-    def perform(self, effect):
+    def perform(self, effect: Any) -> Any:
         if self.dead:
             raise Died
         if self.performed == self.at and not self.after:
@@ -93,6 +99,7 @@ ASKS = Refused("APPROVAL_REQUIRED", recovery="request_approval")
 
 
 def declare(controller: Controller, outside: Outside) -> None:
+    """Declare every kind of tool and bind it to the world."""
     controller.declare("find", effect="read", input_fields=["to"])
     controller.declare("write", effect="write", target="to", inspect={"tool": "find", "applied_if": "non_empty"})
     controller.declare("plain", effect="write", target="to")
@@ -103,20 +110,22 @@ def declare(controller: Controller, outside: Outside) -> None:
         controller.bind(name, outside.tool(name))
 
 
-def call(controller, name, n=1, *, to="a", run="r", **where):
+def call(controller: Any, name: Any, n: Any = 1, *, to: Any = "a", run: Any = "r", **where: Any) -> Any:
+    """Make one call; the same call again is a replay."""
     step = f"{run}-{name}-{n}"
     where = {"step": step, "call_id": step, **where}
     return controller.call(name, {"to": to, "n": n}, run=run, wait=False, **where)
 
 
-def prompt(operator):
+def prompt(operator: Any) -> Any:
+    """Return the open prompt, if there is one."""
     return next((one for one in operator.pending() if one.kind == "approval"), None)
 
 
-def answered(outside: Outside, answer: Callable[[Operator, object], object]):
+def answered(outside: Outside, answer: Callable[[Operator, Any], object]) -> Any:
     """A person answers the open prompt, if there is one, and says so once."""
 
-    def step(controller):
+    def step(controller: Any) -> None:
         operator = Operator(controller)
         asked = prompt(operator)
         if asked is not None:
@@ -126,18 +135,22 @@ def answered(outside: Outside, answer: Callable[[Operator, object], object]):
     return step
 
 
-def pass_time(seconds: float):
-    def step(controller):
+def pass_time(seconds: float) -> Any:
+    """Return a step in which time passes."""
+
+    def step(controller: Any) -> None:
         controller.engine.clock.advance(seconds)
 
     return step
 
 
-def work(controller):
+def work(controller: Any) -> None:
+    """Do what is due."""
     controller.work()
 
 
 def stories(outside: Outside) -> dict[str, list[Callable[[Controller], object]]]:
+    """Return the stories: what one run does, step by step."""
     approve = answered(outside, lambda operator, asked: operator.approve(asked.ticket, asked.fingerprint))
     deny = answered(outside, lambda operator, asked: operator.deny(asked.ticket, asked.fingerprint))
     revise = answered(outside, lambda operator, asked: operator.revise(asked.ticket, asked.fingerprint, note="Less."))
@@ -145,13 +158,13 @@ def stories(outside: Outside) -> dict[str, list[Callable[[Controller], object]]]
         outside, lambda operator, asked: operator.edit(asked.ticket, asked.fingerprint, {"to": "z", "n": 5})
     )
 
-    def resolve(controller):
+    def resolve(controller: Any) -> None:
         operator = Operator(controller)
         for one in operator.pending():
             if one.kind == "unknown":
                 operator.resolve(one.ticket, "applied")
 
-    def lift(controller):
+    def lift(controller: Any) -> None:
         operator = Operator(controller)
         for one in operator.pending():
             if one.kind == "hold":
@@ -182,7 +195,7 @@ def stories(outside: Outside) -> dict[str, list[Callable[[Controller], object]]]
         "cancelled": [lambda c: call(c, "plain"), lambda c: c.run("r").cancel(), pass_time(WAIT + 13), work],
         "restarted": [lambda c: call(c, "plain"), lambda c: c.run("r").restarted(), lambda c: call(c, "plain")],
         "reconnected": [lambda c: call(c, "plain"), lambda c: c.run("r").reconnected(), work],
-        "reads": [lambda c: call(c, "find", n=n) for n in range(3)],
+        "reads": [lambda c, n=n: call(c, "find", n=n) for n in range(3)],
     }
 
 
@@ -199,9 +212,7 @@ ANSWERS: dict[str, dict[str, list[object]]] = {
     "cancelled": {"plain": [LATER, {"id": 1}]},
     "reconnected": {"plain": [ConnectionRefusedError(), {"id": 1}]},
 }
-USUAL: dict[str, list[object]] = {
-    name: [{"id": 1}] for name in ("find", "write", "plain", "keyed", "gated", "loose")
-}
+USUAL: dict[str, list[object]] = {name: [{"id": 1}] for name in ("find", "write", "plain", "keyed", "gated", "loose")}
 # At most so many executions of one write, whatever dies: one retry after a wait or a grant, else one.
 MOST = {"waits": 2, "tool_asks": 2, "cancelled": 1, "reconnected": 2}
 STORIES = sorted(stories(Outside(ManualClock(), {})))
@@ -210,7 +221,7 @@ STORIES = sorted(stories(Outside(ManualClock(), {})))
 class Case:
     """One story on one store, through the deaths of its processes."""
 
-    def __init__(self, name: str, path: object) -> None:
+    def __init__(self, name: str, path: Any) -> None:
         self.name = name
         self.clock = ManualClock()
         self.outside = Outside(self.clock, {**USUAL, **ANSWERS.get(name, {})})
@@ -223,8 +234,9 @@ class Case:
         controller = Controller.open(
             store=self.store, clock=self.clock, ids=SequenceIds(start=self.opened * 100_000), worker=False
         )
-        controller.engine.world = DyingWorld(self.store, self.clock)
-        controller.engine.world.arm(at, after=after)
+        world = DyingWorld(self.store, self.clock)
+        world.arm(at, after=after)
+        controller.engine.world = world
         declare(controller, self.outside)
         return controller
 
@@ -262,17 +274,25 @@ class Case:
 
 
 def effects_of(name: str) -> int:
+    """Return how many effects a story has, and check it when nobody dies."""
     case = Case(name, ":memory:")
     controller = case.start()
     assert case.run(controller)
     case.check()
-    performed = controller.engine.world.performed
+    performed = world_of(controller).performed
     case.store.close()
     return performed
 
 
+def world_of(controller: Controller) -> DyingWorld:
+    """Return the mortal working set of a controller."""
+    world = controller.engine.world
+    assert isinstance(world, DyingWorld)
+    return world
+
+
 @pytest.mark.parametrize("name", STORIES)
-def test_dying_at_any_effect_breaks_no_promise(name):
+def test_dying_at_any_effect_breaks_no_promise(name: Any) -> None:
     """Die before and after each effect, restart on the same store, replay the run twice: every promise holds."""
     total = effects_of(name)
     assert total > 3
@@ -289,7 +309,7 @@ def test_dying_at_any_effect_breaks_no_promise(name):
 
 
 @pytest.mark.parametrize("name", ["completed", "waits", "granted", "unknown"])
-def test_dying_twice_breaks_no_promise(name):
+def test_dying_twice_breaks_no_promise(name: Any) -> None:
     """The process that starts again may die as well, at any effect of its recovery."""
     total = effects_of(name)
     for first in range(0, total, 3):
@@ -303,7 +323,7 @@ def test_dying_twice_breaks_no_promise(name):
 
 
 @pytest.mark.parametrize("name", ["refused", "waits", "granted"])
-def test_dying_on_a_file_store_breaks_no_promise(name, tmp_path):
+def test_dying_on_a_file_store_breaks_no_promise(name: Any, tmp_path: Any) -> None:
     """The same on a file, where death is the loss of a kernel lock (every second effect)."""
     total = effects_of(name)
     for at in range(0, total, 2):
@@ -317,7 +337,7 @@ def test_dying_on_a_file_store_breaks_no_promise(name, tmp_path):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_dying_inside_the_tool_leaves_an_unknown_write(when):
+def test_dying_inside_the_tool_leaves_an_unknown_write(when: Any) -> None:
     """A process that dies while the tool runs, before or after its effect, leaves a write that is not repeated."""
     case = Case("completed", ":memory:")
     controller = case.start()
@@ -326,7 +346,7 @@ def test_dying_inside_the_tool_leaves_an_unknown_write(when):
     def dying(**arguments: object) -> object:
         if when == "after":
             run(**arguments)
-        controller.engine.world.dead = True
+        world_of(controller).dead = True
         raise Died
 
     controller.bind("plain", dying)
@@ -338,16 +358,14 @@ def test_dying_inside_the_tool_leaves_an_unknown_write(when):
     case.store.close()
 
 
-def test_an_async_process_that_dies_breaks_no_promise():
+def test_an_async_process_that_dies_breaks_no_promise() -> None:
     """The async driver performs the same effects in the same order."""
 
     async def story(case: Case, controller: Controller) -> bool:
         try:
             for n in (1, 2):
                 step = f"s{n}"
-                await controller.acall(
-                    "plain", {"to": "a", "n": n}, run="r", step=step, call_id=step, wait=False
-                )
+                await controller.acall("plain", {"to": "a", "n": n}, run="r", step=step, call_id=step, wait=False)
             case.clock.advance(WAIT + 13)
             await controller.awork()
         except Died:
@@ -361,16 +379,16 @@ def test_an_async_process_that_dies_breaks_no_promise():
             case = Case(name, ":memory:")
             controller = case.start(at, after=True)
             asyncio.run(story(case, controller))
-            total = max(total, controller.engine.world.performed + 2) if not at else total
+            total = max(total, world_of(controller).performed + 2) if not at else total
             heir = case.start()
             assert asyncio.run(story(case, heir))
-            total = max(total, heir.engine.world.performed)
+            total = max(total, world_of(heir).performed)
             case.check()
             case.store.close()
             at += 1
 
 
-def test_results_that_became_ready_survive_and_are_handed_out_once():
+def test_results_that_became_ready_survive_and_are_handed_out_once() -> None:
     """A result that the controller produced is not lost with its process, and not told twice."""
     total = effects_of("waits")
     for at in range(total):
@@ -378,7 +396,7 @@ def test_results_that_became_ready_survive_and_are_handed_out_once():
         handed: list[object] = []
         replayed: list[object] = []
 
-        def story(controller, case=case, handed=handed, replayed=replayed):
+        def story(controller: Any, case: Any = case, handed: Any = handed, replayed: Any = replayed) -> None:
             reply = call(controller, "plain")
             if reply.ok:
                 replayed.append(reply.value)

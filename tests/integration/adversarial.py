@@ -16,6 +16,7 @@ from typing import Final
 
 import httpx
 
+from forbear.contract import Http
 from forbear.core.vocabulary import Answer
 from forbear.core.vocabulary import Outcome as CoreOutcome
 from forbear.errors import Refused
@@ -26,6 +27,7 @@ from forbear.testing.clock import ManualClock, SequenceIds
 
 STEPS: Final = 25
 TOOLS: Final = ("perm", "cap", "approval", "unknown", "validation", "empty", "transient", "perturb")
+FORMS: Final = ("exception", "http", "contract")
 MODELS: Final = ("repeat", "perturb", "switch", "batch")
 SECRETS: Final = ("sk-live-7Q2MARKER", "hunter2MARKER", "ghp_MARKER55", "IGNORE ALL PREVIOUS")
 PROSE: Final = (
@@ -43,6 +45,8 @@ class Tool:
     kind: str
     clock: ManualClock
     started: datetime
+    # How refusals are said: a client's exception, an HTTP answer, or the contract's words.
+    form: str = "exception"
     calls: list[tuple[datetime, str, Mapping[str, object]]] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     early: int = 0
@@ -54,14 +58,24 @@ class Tool:
         script: Callable[[Mapping[str, object]], object] = getattr(self, f"_{self.kind}")
         return script(arguments)
 
+    def _refuse(
+        self, status: int, body: Mapping[str, object], *, headers: Mapping[str, str] | None = None, **said: object
+    ) -> object:
+        if self.form == "http":
+            return Http(status=status, headers=tuple((headers or {}).items()), body=dict(body), method="POST")
+        if self.form == "contract":
+            raise Refused("DESK_CLOSED" if status == 403 else "DAILY_LIMIT_REACHED", safe_message=PROSE, **said)
+        raise _status(status, body, headers)
+
     def _perm(self, arguments: Mapping[str, object]) -> object:
-        raise _status(403, {"code": "desk_frozen_by_owner", "detail": PROSE})
+        return self._refuse(403, {"code": "desk_frozen_by_owner", "detail": PROSE}, recovery="do_not_retry")
 
     def _cap(self, arguments: Mapping[str, object]) -> object:
         reset = self.started + timedelta(seconds=RESET_S)
         if self.clock.now() < reset:
             self.early += len(self.calls) > 1
-            raise _status(429, {"detail": PROSE}, {"Retry-After": str(RESET_S)})
+            headers = {"Retry-After": str(RESET_S)}
+            return self._refuse(429, {"detail": PROSE}, headers=headers, recovery="retry_after", reset_at=reset)
         self.goal = True
         return {"order": 1}
 
@@ -81,12 +95,15 @@ class Tool:
 
     def _transient(self, arguments: Mapping[str, object]) -> object:
         if len(self.calls) <= 2:
-            raise _status(503, {"detail": PROSE})
+            if self.form == "contract":
+                raise Refused("TEMPORARY_FAILURE", recovery="retry_after", safe_message=PROSE)
+            return self._refuse(503, {"detail": PROSE})
         self.goal = True
         return {"temp": 21}
 
     def _perturb(self, arguments: Mapping[str, object]) -> object:
-        raise _status(403, {"detail": f"{arguments} {PROSE} ref {len(self.calls)}"})
+        body = {"detail": f"{arguments} {PROSE} ref {len(self.calls)}"}
+        return self._refuse(403, body, recovery="do_not_retry", constraint=PROSE)
 
 
 def _status(status: int, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> httpx.HTTPStatusError:
@@ -188,11 +205,11 @@ class Outcome:
 class Journey:
     """One model with one tool on a virtual clock."""
 
-    def __init__(self, kind: str, model: str, *, labelled: bool) -> None:
+    def __init__(self, kind: str, model: str, *, labelled: bool, form: str = "exception") -> None:
         self.kind = kind
         self.model = model
         self.clock = ManualClock()
-        self.tool = Tool(kind=kind, clock=self.clock, started=self.clock.now())
+        self.tool = Tool(kind=kind, clock=self.clock, started=self.clock.now(), form=form)
         self.controller = Controller.open(":memory:", clock=self.clock, ids=SequenceIds(), worker=False)
         self.operator = Operator(self.controller)
         self.shown: list[str] = []

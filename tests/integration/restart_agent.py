@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from forbear import Controller, Refused
 
@@ -27,7 +28,7 @@ def main(path: str, received: str) -> None:
         with log.open("a", encoding="utf-8") as file:
             file.write(name + "\n")
 
-    def refuse(error: Refused, name: str):
+    def refuse(error: Refused, name: str) -> Any:
         def tool(**_: object) -> object:
             note(name)
             raise error

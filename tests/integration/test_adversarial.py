@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forbear.core.policy import MAX_REFUSALS
-from tests.integration.adversarial import MODELS, STEPS, TOOLS, Journey, Outcome
+from tests.integration.adversarial import FORMS, MODELS, STEPS, TOOLS, Journey, Outcome
 
 WITH_GOAL = {"cap", "empty", "transient"}
 # Calls of one step that are different calls: the batch proposes three.
@@ -14,16 +14,17 @@ IN_STEP = {"batch": 3}
 AT_MOST = {"perm": 1, "cap": 2, "approval": 0, "unknown": 1, "validation": 4, "transient": 6, "perturb": 1}
 
 
-def run(kind: str, model: str, *, labelled: bool) -> Outcome:
+def run(kind: str, model: str, *, labelled: bool, form: str = "exception") -> Outcome:
     """Return what one model did with one tool."""
-    return Journey(kind, model, labelled=labelled).run()
+    return Journey(kind, model, labelled=labelled, form=form).run()
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", TOOLS)
-def test_labelled_tools_are_safe_whatever_the_model_does(kind: str, model: str) -> None:
+def test_labelled_tools_are_safe_whatever_the_model_does(kind: str, model: str, form: str) -> None:
     """With labels nothing happens twice, nothing happens early, a no stays a no, and every reachable goal is reached."""
-    seen = run(kind, model, labelled=True)
+    seen = run(kind, model, labelled=True, form=form)
     assert seen.duplicates == 0
     assert seen.early == 0
     assert seen.prompts <= 1
@@ -36,11 +37,12 @@ def test_labelled_tools_are_safe_whatever_the_model_does(kind: str, model: str) 
         assert seen.goal
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", TOOLS)
-def test_undeclared_tools_are_safe_about_the_exact_call(kind: str, model: str) -> None:
+def test_undeclared_tools_are_safe_about_the_exact_call(kind: str, model: str, form: str) -> None:
     """With nothing declared the exact call is not repeated by itself, nothing leaks, and executions are bounded."""
-    seen = run(kind, model, labelled=False)
+    seen = run(kind, model, labelled=False, form=form)
     assert not seen.leaked
     assert seen.slept_s == 0
     if kind in {"perm", "unknown", "validation", "perturb", "approval"}:

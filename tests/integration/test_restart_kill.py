@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,12 @@ class LaterClock(SystemClock):
         super().__init__()
         self.ahead = timedelta()
 
-    def now(self):
+    def now(self) -> Any:
         return super().now() + self.ahead
 
 
 @pytest.fixture
-def killed(tmp_path):
+def killed(tmp_path: Any) -> Any:
     """Kill the agent in the middle of a write, and return its store and what its tools received."""
     path, received = tmp_path / "forbear.db", tmp_path / "received"
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
@@ -41,6 +42,7 @@ def killed(tmp_path):
         env=environment,
     )
     assert agent.stdout is not None
+    assert agent.stdin is not None
     assert agent.stdout.readline() == b"ready\n"
     agent.send_signal(signal.SIGKILL)
     assert agent.wait(30) == -signal.SIGKILL
@@ -51,20 +53,24 @@ def killed(tmp_path):
 
 
 @pytest.fixture
-def agent_module():
+def agent_module() -> Any:
+    """Return the module of the killed agent."""
     spec = importlib.util.spec_from_file_location("restart_agent", AGENT)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
-def clock():
+def clock() -> Any:
+    """Return a clock that can be moved."""
     return LaterClock()
 
 
 @pytest.fixture
-def heir(killed, agent_module, clock):
+def heir(killed: Any, agent_module: Any, clock: Any) -> Any:
     """The agent, started again on the store of the killed process."""
     with Controller.open(killed, worker=False, clock=clock) as controller:
         agent_module.declare(controller)
@@ -83,7 +89,7 @@ class World:
         return self.answers.pop(0)
 
 
-def test_a_running_write_of_a_killed_process_is_unknown_and_not_repeated(heir, clock):
+def test_a_running_write_of_a_killed_process_is_unknown_and_not_repeated(heir: Any, clock: Any) -> None:
     """The write that was in flight may have happened: it is looked for, never sent again by a guess."""
     post, find = World({"id": 1}), World([{"to": "d"}])
     again = heir.call("post", {"to": "d"}, run="r", step="9", call_id="9", execute=post)
@@ -96,7 +102,7 @@ def test_a_running_write_of_a_killed_process_is_unknown_and_not_repeated(heir, c
     assert [reply.rule for reply in heir.run("r").inbox()][-1] == "unknown.inspected.applied"
 
 
-def test_a_pending_retry_survives_and_runs_once_at_its_time(heir, clock):
+def test_a_pending_retry_survives_and_runs_once_at_its_time(heir: Any, clock: Any) -> None:
     """A wait of the killed process is done by its heir, not earlier and not twice."""
     send = World({"id": 1})
     heir.bind("send", send)
@@ -110,7 +116,7 @@ def test_a_pending_retry_survives_and_runs_once_at_its_time(heir, clock):
     assert {"id": 1} in [reply.value for reply in heir.run("r").inbox()]
 
 
-def test_an_open_approval_survives_and_its_grant_is_spent_once(heir):
+def test_an_open_approval_survives_and_its_grant_is_spent_once(heir: Any) -> None:
     """The prompt of the killed process can be answered; the frozen call runs once."""
     pay = World({"paid": 1})
     heir.bind("pay", pay)
@@ -122,7 +128,7 @@ def test_an_open_approval_survives_and_its_grant_is_spent_once(heir):
     assert pay.received == [{"to": "b"}]
 
 
-def test_a_hold_survives(heir):
+def test_a_hold_survives(heir: Any) -> None:
     """What was refused in the killed process stays refused in the new one."""
     ship = World({"id": 1}, {"id": 2})
     assert heir.call("ship", {"to": "c", "note": 1}, run="r", execute=ship).answer is Answer.BLOCKED
@@ -130,7 +136,7 @@ def test_a_hold_survives(heir):
     assert ship.received == [{"to": "x"}]
 
 
-def test_a_living_process_notices_a_dead_sibling(killed, agent_module, clock):
+def test_a_living_process_notices_a_dead_sibling(killed: Any, agent_module: Any, clock: Any) -> None:
     """The worker of a process that was open all the time takes notice of the death."""
     with Controller.open(killed, worker=False, clock=clock) as controller:
         agent_module.declare(controller)

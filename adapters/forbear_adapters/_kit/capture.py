@@ -7,10 +7,12 @@ means is not decided here.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -43,6 +45,8 @@ class Shot:
         self.raised: Exception | None = None
 
 
+F = TypeVar("F", bound=Callable[..., object])
+
 _SHOT: ContextVar[Shot | None] = ContextVar("forbear_shot", default=None)
 
 
@@ -74,7 +78,7 @@ def _noting(function: Callable[..., object]) -> Callable[..., object]:
         shot.value = (value,)
         return value
 
-    return noted
+    return _signed(noted, function)
 
 
 def _anoting(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
@@ -93,6 +97,14 @@ def _anoting(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaita
             shot.value = (value,)
         return value
 
+    return _signed(noted, function)
+
+
+def _signed(noted: F, function: Callable[..., object]) -> F:
+    """Return a wrapper that says its signature at once: LangChain asks for it at every call."""
+    with suppress(ValueError, TypeError):
+        # Not every function has one; LangChain then looks for itself.
+        noted.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return noted
 
 
@@ -223,7 +235,7 @@ def _blocks(content: object) -> tuple[object, ...]:
 
 def _structured(artifact: object) -> Raw | None:
     """Return the structured content that an MCP tool's artifact carries."""
-    if isinstance(artifact, Mapping) and "structured_content" in artifact:
+    if artifact is not None and isinstance(artifact, Mapping) and "structured_content" in artifact:
         return Value(cast("Mapping[str, object]", artifact)["structured_content"])
     return None
 

@@ -28,6 +28,8 @@ __all__ = [
 
 # Member of `response_metadata` under which an answer that is not the tool's own is marked. Never sent to a provider.
 MARK: Final = "forbear"
+# Member of `additional_kwargs` with which LangChain marks messages that it wrote itself.
+_WRITTEN_BY: Final = "lc_source"
 _NOTHING: Final[frozenset[str]] = frozenset()
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 
@@ -36,7 +38,7 @@ _CUT_OFF: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length
 class Step:
     """One AI message: what the controller must know about it to place its calls."""
 
-    # Id of the message; where it has none, a digest of its call ids.
+    # Id of the message; where it has none, a digest of its place and its call ids.
     name: str
     # Id of the last human message before it; None = there is none.
     turn: str | None
@@ -59,9 +61,12 @@ def messages_of(state: object, key: str) -> Sequence[AnyMessage]:
 
 
 def turn_of(messages: Sequence[AnyMessage]) -> str | None:
-    """Return the id of the last human message; where it has none, how many human messages there are."""
+    """Return the id of the last message of a person; where it has none, how many there are.
+
+    A summary that a framework wrote in the place of older messages looks like a human message and begins no turn.
+    """
     for message in reversed(messages):
-        if isinstance(message, HumanMessage):
+        if isinstance(message, HumanMessage) and not message.additional_kwargs.get(_WRITTEN_BY):
             return message.id or f"human:{sum(isinstance(one, HumanMessage) for one in messages)}"
     return None
 
@@ -70,14 +75,15 @@ def step_of(messages: Sequence[AnyMessage], calls: Sequence[ToolCall]) -> Step:
     """Return the step that these calls belong to: the last AI message that made the first of them."""
     turn = turn_of(messages)
     wanted = calls[0]["id"] if calls else None
-    for message in reversed(messages):
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
         if isinstance(message, AIMessage) and any(call["id"] == wanted for call in message.tool_calls):
-            return _step(message, turn)
+            return _step(message, turn, place)
     ids = tuple(call["id"] or "" for call in calls)
     return Step(name=_digest(*ids), turn=turn, calls=ids)
 
 
-def _step(message: AIMessage, turn: str | None) -> Step:
+def _step(message: AIMessage, turn: str | None, place: int) -> Step:
     unparsed: tuple[tuple[str, str, str], ...] = ()
     if message.invalid_tool_calls:
         unparsed = tuple(
@@ -90,7 +96,8 @@ def _step(message: AIMessage, turn: str | None) -> Step:
     if reason in _CUT_OFF:
         cut = frozenset(one[0] for one in unparsed) if unparsed else frozenset(ids[-1:])
     return Step(
-        name=message.id or _digest(*ids),
+        # Models that number their calls give the same ids in every message.
+        name=message.id or _digest(str(place), *ids),
         turn=turn,
         calls=(*ids, *(one[0] for one in unparsed)),
         truncated=cut,

@@ -5,11 +5,11 @@ Pure translation. Answers are checked again by the controller, which knows what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-__all__ = ["DECISIONS", "Decision", "Prompt", "decisions", "payload"]
+__all__ = ["DECISIONS", "Decision", "Prompt", "decisions", "is_answer", "named_edits", "payload"]
 
 DECISIONS: Final = frozenset({"approve", "deny", "revise", "edit"})
 
@@ -78,6 +78,30 @@ def decisions(answer: object, prompts: Sequence[Prompt]) -> list[Decision]:
             if decision is not None:
                 found.append(decision)
     return found
+
+
+def named_edits(answer: object) -> list[tuple[str, str]]:
+    """Return ticket and fingerprint of every edit in an answer."""
+    return [(ticket, fingerprint) for ticket, fingerprint, word in _named(answer) if word == "edit"]
+
+
+def is_answer(answer: object) -> bool:
+    """Say whether a resume value has the form of an answer, whatever it is an answer to."""
+    return next(_named(answer), None) is not None
+
+
+def _named(answer: object) -> Iterator[tuple[str, str, str]]:
+    """Yield ticket, fingerprint and word of everything in an answer that has its form."""
+    if not isinstance(answer, Mapping):
+        return
+    given = cast("Mapping[object, object]", answer)
+    for ticket, said in ((given.get("ticket"), cast("object", given)), *given.items()):
+        if not isinstance(said, Mapping) or not isinstance(ticket, str):
+            continue
+        members = cast("Mapping[str, object]", said)
+        word, fingerprint = members.get("decision"), members.get("fingerprint")
+        if isinstance(word, str) and word in DECISIONS and isinstance(fingerprint, str):
+            yield ticket, fingerprint, word
 
 
 def _decision(said: Mapping[str, object], prompt: Prompt) -> Decision | None:

@@ -17,14 +17,18 @@ from langgraph.types import interrupt
 from forbear import Operator, Pending, Reply
 from forbear.errors import UsageError
 from forbear_adapters._kit.lines import Once
-from forbear_adapters._kit.pause import Decision, Prompt, decisions, payload
+from forbear_adapters._kit.pause import Decision, Prompt, decisions, is_answer, named_edits, payload
 
-__all__ = ["ask_about", "edited", "may_pause", "put"]
+__all__ = ["ask_about", "earlier_edit", "edited", "may_pause", "put"]
 
 # LangGraph's own constant; there is no public way to learn whether a pause can be resumed (1.2: the `thread_id` of
 # `execution_info` is set without a checkpointer, too). Where it is renamed nothing pauses, and calls answer that they
 # need approval.
 _CHECKPOINTER: Final = "__pregel_checkpointer"
+# Likewise: the answers that this task was resumed with before. Where it is renamed an edit is not found again after a
+# second pause or a crash, and its call is told that it was superseded.
+_SCRATCHPAD: Final = "__pregel_scratchpad"
+_SUPERSEDED: Final = "SUPERSEDED"
 
 
 def may_pause(config: Mapping[str, object]) -> bool:
@@ -73,15 +77,15 @@ def put(operator: Operator, prompts: Sequence[Prompt], once: Once) -> list[Decis
     Raises:
         GraphInterrupt: there is no answer yet.
     """
-    named = decisions(interrupt(payload(prompts)), prompts)
-    if not named:
+    answer = interrupt(payload(prompts))
+    if not is_answer(answer):
         once.warn(
             "answer",
-            'the resume value answers no open question; pass {ticket: {"decision": ..., "fingerprint": ...}} with ticket '
-            "and fingerprint of the interrupt's value",
+            'a resume value is no answer to a prompt; pass {ticket: {"decision": ..., "fingerprint": ...}} with ticket and '
+            "fingerprint of the interrupt's value",
         )
     # What was answered elsewhere in the meantime, or has expired, is told when the call is proposed again.
-    return [said for said in named if _taken(operator, said)]
+    return [said for said in decisions(answer, prompts) if _taken(operator, said)]
 
 
 def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseTool]) -> ToolCallRequest:
@@ -91,6 +95,26 @@ def edited(request: ToolCallRequest, said: Decision, tools: Mapping[str, BaseToo
     changed = cast("ToolCall", {**call, "name": name, "args": dict(said.arguments)})
     tool = request.tool if name == call["name"] else tools.get(name)
     return request.override(tool_call=changed, tool=cast("BaseTool", tool))
+
+
+def earlier_edit(config: Mapping[str, object], call: ToolCall, reply: Reply) -> Decision | None:
+    """Return what a person wrote in the place of this call before the graph was resumed again, or None.
+
+    The node starts from its beginning at every resume, with the call as the model made it. What a person may edit was
+    checked when the answer was taken; the edited call is decided about like every other.
+    """
+    ticket = reply.ticket
+    if reply.envelope.code != _SUPERSEDED or ticket is None:
+        return None
+    configurable = cast("Mapping[str, object]", config.get("configurable") or {})
+    stored = cast("object", getattr(configurable.get(_SCRATCHPAD), "resume", None))
+    for answer in cast("list[object]", stored) if isinstance(stored, list) else []:
+        for asked, fingerprint in named_edits(answer):
+            # The hold on the superseded call is named after the prompt that it came from.
+            if ticket.startswith(asked):
+                prompt = Prompt(ticket=asked, fingerprint=fingerprint, call_id=call["id"] or "", view={})
+                return next(iter(decisions(answer, [prompt])), None)
+    return None
 
 
 def _taken(operator: Operator, said: Decision) -> bool:

@@ -22,7 +22,7 @@ from forbear.errors import ConfigError, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, messages_of
 from forbear_adapters._kit.pause import Decision
-from forbear_adapters._kit.people import ask_about, edited, may_pause, put
+from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, put
 from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.runs import run_of
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
@@ -71,12 +71,17 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
             ConfigError: another middleware lies between this one and the tool.
         """
         place = self._place(request, handler)
-        paused, unasked = False, 0
+        paused, unasked, edits = False, 0, set[str]()
         while True:
             try:
                 answered = self._gate.answer(request, handler, place)
             except GraphInterrupt as signal:
                 raise _both(request, signal, paused=paused) from None
+            earlier = earlier_edit(config_of(request), request.tool_call, answered.reply)
+            if earlier is not None and earlier.prompt.ticket not in edits:
+                edits.add(earlier.prompt.ticket)
+                request = _as_edited(request, [earlier])
+                continue
             if not _waits(answered, place) or unasked > _MAX_UNASKED:
                 return answered.output
             prompts = ask_about(self._operator, [(request.tool_call, answered.reply)])
@@ -91,12 +96,17 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Output:
         """Do what `wrap_tool_call` does, in a task."""
         place = self._place(request, handler)
-        paused, unasked = False, 0
+        paused, unasked, edits = False, 0, set[str]()
         while True:
             try:
                 answered = await self._gate.aanswer(request, handler, place)
             except GraphInterrupt as signal:
                 raise _both(request, signal, paused=paused) from None
+            earlier = earlier_edit(config_of(request), request.tool_call, answered.reply)
+            if earlier is not None and earlier.prompt.ticket not in edits:
+                edits.add(earlier.prompt.ticket)
+                request = _as_edited(request, [earlier])
+                continue
             if not _waits(answered, place) or unasked > _MAX_UNASKED:
                 return answered.output
             prompts = ask_about(self._operator, [(request.tool_call, answered.reply)])

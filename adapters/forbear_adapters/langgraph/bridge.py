@@ -6,7 +6,7 @@ state, store and runtime, formatting and commands stay LangGraph's. Nothing abou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -24,7 +24,7 @@ from forbear.errors import ConfigError, RunHalted, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
 from forbear_adapters._kit.pause import Decision, Prompt
-from forbear_adapters._kit.people import ask_about, edited, may_pause, put
+from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, put
 from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
 from forbear_adapters._kit.tools import unretried
@@ -50,6 +50,7 @@ class Batch:
     def __init__(self) -> None:
         self.place: Place | None = None
         self.state: object = ()
+        self.config: Mapping[str, object] = {}
         self.pausable = False
         self.paused = False
         # Rounds in which a call waited for a person and there was nothing to ask.
@@ -165,7 +166,7 @@ class RecoveryToolNode(ToolNode):
         try:
             while True:
                 output = super().invoke(input, config, **kwargs)
-                if not (self._must_ask(batch) and self._ask(batch)):
+                if not self._goes_on(batch):
                     break
             self._answer_unparsed(batch)
         finally:
@@ -184,7 +185,7 @@ class RecoveryToolNode(ToolNode):
         try:
             while True:
                 output = await super().ainvoke(input, config, **kwargs)
-                if not (self._must_ask(batch) and self._ask(batch)):
+                if not self._goes_on(batch):
                     break
             await self._aanswer_unparsed(batch)
         finally:
@@ -227,13 +228,13 @@ class RecoveryToolNode(ToolNode):
 
     def _edited(self, batch: Batch, request: ToolCallRequest) -> ToolCallRequest:
         """Return the request as a person edited it."""
-        said = next((one for one in batch.edits if one.prompt.call_id == request.tool_call["id"]), None)
+        said = next((one for one in reversed(batch.edits) if one.prompt.call_id == request.tool_call["id"]), None)
         return request if said is None else edited(request, said, self.tools_by_name)
 
     def _place(self, batch: Batch, request: ToolCallRequest) -> Place:
         if batch.place is None:
             batch.state = request.state
-            config = config_of(request)
+            config = batch.config = config_of(request)
             batch.pausable = may_pause(config)
             batch.place = self._gate.place(
                 config,
@@ -246,13 +247,27 @@ class RecoveryToolNode(ToolNode):
 
     # ---- pausing ----------------------------------------------------------------------------------------------------
 
-    def _must_ask(self, batch: Batch) -> bool:
-        """Raise what the calls of this round raised; say whether a person has to be asked before the node is done."""
+    def _goes_on(self, batch: Batch) -> bool:
+        """Raise what the calls of this round raised; say whether some are to be proposed once more, after a person."""
         if batch.errors:
             raise batch.errors[0]
         if batch.signals:
             raise self._signal(batch)
-        return batch.pausable and bool(batch.asked)
+        if not batch.pausable:
+            return False
+        return self._edited_before(batch) or (bool(batch.asked) and self._ask(batch))
+
+    def _edited_before(self, batch: Batch) -> bool:
+        """Take up again what a person wrote in the place of a call before this resume."""
+        found = {
+            id(call): said
+            for call, one in batch.answered
+            if (said := earlier_edit(batch.config, call, one.reply)) is not None
+            and not any(known.prompt.ticket == said.prompt.ticket for known in batch.edits)
+        }
+        batch.edits.extend(found.values())
+        batch.reopen([call for call, _ in batch.answered if id(call) in found])
+        return bool(found)
 
     def _signal(self, batch: Batch) -> Exception:
         """Return what goes on to LangGraph: the pause of the one tool that paused."""

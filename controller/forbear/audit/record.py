@@ -136,7 +136,11 @@ def _named_request(raised: BaseException) -> dict[str, object] | None:
         text = _text(url)
         if url is not None and destination_of(text):
             named = method if isinstance(method, str) else ""
-            return {"method": named.upper()[:32], "destination": destination_of(text), "path_template": template_of(text)}
+            return {
+                "method": named.upper()[:32],
+                "destination": destination_of(text),
+                "path_template": template_of(text),
+            }
     return None
 
 

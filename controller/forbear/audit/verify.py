@@ -171,7 +171,11 @@ class _Check:
             if one.seal is not None:
                 self._sealed(one, one.epoch, one.seal)
                 self._group = []
-        if self._checkpoint is not None and one.seq == self._checkpoint.count and self.report.head != self._checkpoint.head:
+        if (
+            self._checkpoint is not None
+            and one.seq == self._checkpoint.count
+            and self.report.head != self._checkpoint.head
+        ):
             self.report.found(Wrong.REWRITTEN, 1, one.seq)
 
     def _close_group(self) -> None:
@@ -193,10 +197,10 @@ class _Check:
         if link is None or due != sealed or any(member.epoch != epoch for member in self._group):
             self.report.found(Wrong.CHANGED, first, one.seq)
         elif known is None:
-            if link.store != self._store:
-                self.report.found(Wrong.FOREIGN, first, one.seq)
             if epoch != first or one.before != START:
                 self.report.found(Wrong.BROKEN, first, one.seq)
+            elif link.store != self._store:
+                self.report.found(Wrong.FOREIGN, first, one.seq)
         elif one.before != known or link.store:
             self.report.found(Wrong.BROKEN, first, one.seq)
         if link is not None:

@@ -180,7 +180,8 @@ def _completed(http: Http, case: Case, fields: Fields, body: object) -> Envelope
         if case.writes:
             return found(_LOOK, "PARTIAL_SUCCESS", outcome=Outcome.PARTIAL)
         return f.PARTIAL
-    said = _graphql(case, fields, body)
+    is_graphql = "graphql" in http.protocol.lower() or "graphql" in (fields.first("content-type") or "").lower()
+    said = _graphql(case, body, is_certain=is_graphql)
     if said is not None:
         return said
     if case.writes:
@@ -190,13 +191,17 @@ def _completed(http: Http, case: Case, fields: Fields, body: object) -> Envelope
     return f.EMPTY if is_empty(body) else f.SUCCESS
 
 
-def _graphql(case: Case, fields: Fields, body: object) -> Envelope | None:
-    """Judge a GraphQL answer that holds errors; None = it is not one."""
+def _graphql(case: Case, body: object, *, is_certain: bool) -> Envelope | None:
+    """Judge a GraphQL answer that holds errors; None = it is not one.
+
+    `is_certain` = the caller or the media type says that it is GraphQL; otherwise its form must be exactly that.
+    """
     errors = items(member(body, "errors"))
-    if not errors or not all(isinstance(member(error, "message"), str) for error in errors):
+    if not errors:
         return None
-    shape = is_mapping(body) and body.keys() <= {"data", "errors", "extensions"}
-    if not shape and "graphql" not in (fields.first("content-type") or "").lower():
+    has_messages = all(isinstance(member(error, "message"), str) for error in errors)
+    has_form = has_messages and is_mapping(body) and body.keys() <= {"data", "errors", "extensions"}
+    if not is_certain and not has_form:
         return None
     answered = member(body, "data")
     if answered is ABSENT:

@@ -112,6 +112,7 @@ class Http:
     request: RequestFacts = RequestFacts()
     # The upstream says that something was applied before it failed.
     effects_before_failure: bool = False
+    # What is spoken over HTTP, where the caller knows it: "mcp" (a 404 means that the session is gone), "graphql", "".
     protocol: str = ""
 
 

@@ -12,7 +12,7 @@ from forbear.core.decision import (
     Snapshot,
     WakeAt,
 )
-from forbear.core.holds import tell
+from forbear.core.holds import not_kept, tell
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start
 from forbear.core.states import (
@@ -110,7 +110,7 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
         return Decision(
             rule=Rule.HELD_TIME_NO_SLOT,
             answer=Answer.PENDING,
-            told=replace(told, request_id=start.request_id),
+            told=not_kept(replace(told, request_id=start.request_id), ends_at),
             retry_at=ends_at,
             idle_step=step_key(hold.run, hold.step) != step_key(start.call.run, start.call.step),
         )

@@ -89,12 +89,13 @@ def _tell_joined(decision: Decision) -> Decision:
     changes: list[Change] = []
     commands = list(decision.commands)
     for change in decision.changes:
-        if isinstance(change, Action) and change.joined and not isinstance(change.phase, _GOES_ON):
-            told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
-            if told is not None:
-                commands.extend(Announce(action=change.key, told=told, call=call) for call in change.joined)
-            change = replace(change, joined=())
-        changes.append(change)
+        if not isinstance(change, Action) or not change.joined or isinstance(change.phase, _GOES_ON):
+            changes.append(change)
+            continue
+        told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
+        if told is not None:
+            commands.extend(Announce(action=change.key, told=told, call=call) for call in change.joined)
+        changes.append(replace(change, joined=()))
     return replace(decision, changes=tuple(changes), commands=tuple(commands))
 
 

@@ -217,6 +217,11 @@ def tell(
     )
 
 
+def not_kept(told: Envelope, ends_at: datetime | None) -> Envelope:
+    """Return what is told about a call under a time hold that the controller does not keep: it may be made later."""
+    return replace(told, code="LIMIT_NOT_OVER", safe_message=None, reset_at=ends_at)
+
+
 def narrow(call: Call, scope: Scope, tree_principal: str) -> tuple[Scope, str]:
     """Return a scope and its value for a call; a target that this call does not have becomes the action."""
     match scope:

@@ -9,7 +9,7 @@ from forbear.core.decision import (
     Decision,
 )
 from forbear.core.draft import Draft, open_attempts
-from forbear.core.holds import narrow, place, tell
+from forbear.core.holds import narrow, not_kept, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import may_run_again
 from forbear.core.states import (
@@ -182,11 +182,11 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         # The same call is still under way: there is no one phase to wait in, and the next start is the retry.
         _close_action(draft, shared, envelope, at, ticket)
         draft.action = replace(action, retries=action.retries + 1)
-        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
+        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
     if shared is not None and shared.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own: the next start is its retry.
         draft.action = replace(action, retries=action.retries + 1)
-        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=envelope, answer=Answer.PENDING)
+        return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
     if shared is not None and call.action not in shared.parked:
         draft.put(replace(shared, parked=(*shared.parked, call.action)))
     waiting = Waiting(
@@ -205,7 +205,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
 
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold | None:
     """Close the quota, else the target, else (second different call) the operation; an end moves later only."""
-    s, call = draft.s, draft.call
+    call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
     streak = next(entry for entry in draft.tree.streaks if entry.operation == call.operation)
     scope = Scope.ACTION

@@ -5,45 +5,49 @@ Façade only: flows are in `flows.py`, decisions in the core. Nothing here looks
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
-import warnings
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self, TypeVar, Unpack, overload
+from typing import Self, TypeVar, Unpack, overload
 
-from forbear.contract import Catalogue, Raised, Raw, policies_from_toml
+from forbear.contract import Catalogue, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.errors import StoreError, UsageError
 from forbear.ports import Clock, Ids, Store
+from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
 from forbear.runtime.broken import broken_reply
+from forbear.runtime.calling import USUAL, Manner, acall, call
 from forbear.runtime.clock import SystemClock, SystemIds
 from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
-from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.flows import after_lane, call_flow, end_flow, join_flow, prepare_flow, propose_flow
-from forbear.runtime.lane import is_plain
-from forbear.runtime.opening import check_clock, evidence_for, open_store, read_catalogue, read_labels, read_limits, read_mode
-from forbear.runtime.perform import INSIDE, Inside, afly, arun_flow, ended_by, fly, raw_of, run_flow
+from forbear.runtime.ends import end_flow
+from forbear.runtime.engine import Engine
+from forbear.runtime.flows import join_flow, propose_flow
+from forbear.runtime.opening import (
+    check_clock,
+    evidence_for,
+    open_store,
+    read_catalogue,
+    read_labels,
+    read_limits,
+    read_mode,
+    threads_for,
+)
+from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
-from forbear.runtime.steps import Ended, Executor, How, Signals
+from forbear.runtime.steps import Ended, Executor, Signals
 from forbear.runtime.tools import Toolbox, name_of
 from forbear.runtime.where import Where
-from forbear.runtime.worker import Passes, claim_flow, lost_flow, work_flow
+from forbear.runtime.worker import Passes
 from forbear.store.codec import from_us
 
 F = TypeVar("F", bound=Callable[..., object])
 
 OnReady = Callable[[Reply], None]
-# What a caller gets where the store cannot be written: an exception, or a blocked reply.
-OnBroken = Literal["raise", "block"]
-ON_BROKEN: Final = ("raise", "block")
 
 
 class Controller:
@@ -63,7 +67,7 @@ class Controller:
         self._engine = engine
         self._tools: Toolbox = engine.tools
         self._passes = Passes(engine)
-        self._warned_about_run = False
+        self._asking = Asking(engine)
         self._closed = False
         engine.on_late = self._settle_late
         self._worker = EmbeddedWorker(self, engine) if worker else None
@@ -71,7 +75,7 @@ class Controller:
         if self._worker is not None:
             engine.on_work = self._worker.kick
         if self._writer is not None:
-            engine.world.on_many_lines = self._writer.wake
+            engine.world.batch.on_many_lines = self._writer.wake
         engine.note_lost()
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ class Controller:
                 catalogue=codes,
                 approver=approver,
                 strict=strict,
-                threads=_threads_for(opened),
+                threads=threads_for(opened),
                 evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence),
                 labels=said,
             )
@@ -155,7 +159,7 @@ class Controller:
         if self._writer is not None:
             self._writer.stop()
         try:
-            self._engine.world.flush()
+            self._engine.world.batch.flush()
         finally:
             if self._engine.world.evidence is not None:
                 self._engine.world.evidence.close()
@@ -263,27 +267,8 @@ class Controller:
         """
         if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
-        executor = self._executor(tool, execute)
-        engine, lanes = self._engine, self._engine.lanes
-        policy = lanes.policies.get(tool)
-        answers_broken = _answers(on_broken)
-        if policy is not None and is_plain(arguments) and where.get("run"):
-            if not lanes.is_ready(policy, where):
-                run_flow(prepare_flow(engine, self._ask(tool, arguments, where), policy), engine)
-            flight = lanes.begin(policy, arguments, where)
-            if flight is not None:
-                ended = fly(flight, executor, arguments, signals)
-                reply = lanes.end(flight, ended.raw) if ended.raw is not None else None
-                if reply is not None:
-                    return reply
-                attempt = lanes.give_up(flight)
-                flow = after_lane(
-                    engine, attempt, ended, executor, signals=signals, wait=wait, answers_broken=answers_broken
-                )
-                return run_flow(flow, engine)
-        ask = self._ask(tool, arguments, where)
-        flow = call_flow(engine, ask, executor, signals=signals, wait=wait, answers_broken=answers_broken)
-        return run_flow(flow, engine)
+        executor = self._asking.executor(tool, execute)
+        return call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
 
     async def acall(
         self,
@@ -297,27 +282,8 @@ class Controller:
         **where: Unpack[Where],
     ) -> Reply:
         """Do what `call` does, in a task: the tool and the approval rule may be async."""
-        executor = self._executor(tool, execute)
-        engine, lanes = self._engine, self._engine.lanes
-        policy = lanes.policies.get(tool)
-        answers_broken = _answers(on_broken)
-        if policy is not None and is_plain(arguments) and where.get("run"):
-            if not lanes.is_ready(policy, where):
-                await arun_flow(prepare_flow(engine, self._ask(tool, arguments, where), policy), engine)
-            flight = lanes.begin(policy, arguments, where)
-            if flight is not None:
-                ended = await afly(flight, executor, arguments, signals)
-                reply = lanes.end(flight, ended.raw) if ended.raw is not None else None
-                if reply is not None:
-                    return reply
-                attempt = lanes.give_up(flight)
-                flow = after_lane(
-                    engine, attempt, ended, executor, signals=signals, wait=wait, answers_broken=answers_broken
-                )
-                return await arun_flow(flow, engine)
-        ask = self._ask(tool, arguments, where)
-        flow = call_flow(engine, ask, executor, signals=signals, wait=wait, answers_broken=answers_broken)
-        return await arun_flow(flow, engine)
+        executor = self._asking.executor(tool, execute)
+        return await acall(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 
@@ -328,11 +294,11 @@ class Controller:
             UsageError: the API was used wrongly, or the tool's approval rule is async.
             StoreError: the store cannot be written: the tool must not run.
         """
-        ask = self._ask(tool, arguments, where)
+        ask = self._asking.ask(tool, arguments, where)
         try:
             return run_flow(propose_flow(self._engine, ask), self._engine)
         except StoreError:
-            if _answers(on_broken):
+            if answers_broken(on_broken):
                 return broken_reply(self._engine, ask)
             raise
 
@@ -340,11 +306,11 @@ class Controller:
         self, tool: str, arguments: object, *, on_broken: OnBroken = "raise", **where: Unpack[Where]
     ) -> Reply:
         """Do what `propose` does, in a task: the approval rule may be async."""
-        ask = self._ask(tool, arguments, where)
+        ask = self._asking.ask(tool, arguments, where)
         try:
             return await arun_flow(propose_flow(self._engine, ask), self._engine)
         except StoreError:
-            if _answers(on_broken):
+            if answers_broken(on_broken):
                 return broken_reply(self._engine, ask)
             raise
 
@@ -361,11 +327,11 @@ class Controller:
         Raises:
             StoreError: the store cannot be written; the end is committed before the tree's next decision.
         """
-        return run_flow(end_flow(self._engine, attempt, _ended(result, signals)), self._engine)
+        return run_flow(end_flow(self._engine, attempt, ended_of(result, signals)), self._engine)
 
     async def asettle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
         """Do what `settle` does, in a task."""
-        return await arun_flow(end_flow(self._engine, attempt, _ended(result, signals)), self._engine)
+        return await arun_flow(end_flow(self._engine, attempt, ended_of(result, signals)), self._engine)
 
     def join(self, reply: Reply) -> Reply:
         """Wait for the attempt whose result answers this call too (`reply.joins`)."""
@@ -410,22 +376,11 @@ class Controller:
         Raises:
             StoreError: the store cannot be used; what was done before stays done.
         """
-        self._recover()
-        done: list[Reply] = []
-        for root, action in self._passes.due(executes=True):
-            reply = run_flow(work_flow(self._engine, root, action.key), self._engine)
-            if reply is not None:
-                done.append(reply)
-        return done
+        return self._passes.work()
 
     async def awork(self) -> list[Reply]:
         """Do what `work` does, in a task; due calls run at the same time."""
-        self._recover()
-        flows = [
-            arun_flow(work_flow(self._engine, root, action.key), self._engine)
-            for root, action in self._passes.due(executes=True)
-        ]
-        return [reply for reply in await asyncio.gather(*flows) if reply is not None]
+        return await self._passes.awork()
 
     def due(self) -> list[Reply]:
         """Claim everything that is due now, for callers that execute by themselves.
@@ -433,17 +388,7 @@ class Controller:
         Returns:
             One reply for each due call: where it holds an `attempt`, the caller runs and settles it.
         """
-        self._recover()
-        claimed: list[Reply] = []
-        for root, action in self._passes.due(executes=False):
-            reply = run_flow(claim_flow(self._engine, root, action.key), self._engine)
-            if reply is not None:
-                claimed.append(reply)
-        return claimed
-
-    def _recover(self) -> None:
-        for root in self._passes.lost_roots():
-            run_flow(lost_flow(self._engine, root), self._engine)
+        return self._passes.claim()
 
     @property
     def next_due_at(self) -> datetime | None:
@@ -463,88 +408,13 @@ class Controller:
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, tool: str, arguments: object, where: Where) -> Ask:
-        run = where.get("run")
-        if not run:
-            run = self._missing_run()
-        return Ask(
-            tool=tool,
-            arguments=arguments,
-            run=run,
-            parent=where.get("parent"),
-            principal=where.get("principal"),
-            step=where.get("step") or "",
-            call_id=where.get("call_id") or "",
-            source=where.get("source", ""),
-            siblings=where.get("siblings", 1),
-            forced=where.get("forced", False),
-            truncated=where.get("truncated", False),
-            turn=where.get("turn"),
-            reproposes=where.get("reproposes", False),
-        )
-
-    def _missing_run(self) -> str:
-        inside = INSIDE.get()
-        if inside is not None and inside.owner is self._engine:
-            # Calls that a tool makes by itself belong to one child run of the call that it answers.
-            return f"{inside.run}/{inside.call_id or self._engine.ids.request_id()}"
-        if self._engine.strict:
-            raise UsageError("run: must be given (strict=True)")
-        if not self._warned_about_run:
-            self._warned_about_run = True
-            level, line = _caller()
-            warnings.warn(
-                f"call without a run id at {line}: each such call is a run of its own, so that no refusal is remembered "
-                "between them; pass run=…",
-                RuntimeWarning,
-                stacklevel=level,
-            )
-        return f"run_{self._engine.ids.request_id().removeprefix('act_')}"
-
-    def _executor(self, tool: str, execute: Executor | None) -> Executor:
-        found = execute if execute is not None else self._tools.executor(tool)
-        if found is None:
-            raise UsageError(f"tool {tool!r}: has no executor, pass execute=… or bind one")
-        return found
-
     def _settle_late(self, attempt: Attempt, ended: Ended) -> None:
         """Commit what a tool answered after its timeout, from the thread that it ran in."""
         if not self._closed:
             run_flow(end_flow(self._engine, attempt, ended), self._engine)
 
 
-def _answers(on_broken: str) -> bool:
-    if on_broken not in ON_BROKEN:
-        raise UsageError("on_broken: must be 'raise' or 'block'")
-    return on_broken == "block"
-
-
-def _ended(result: object, signals: Signals) -> Ended:
-    raw = raw_of(result)
-    if isinstance(raw, Raised):
-        return ended_by(raw.error, signals) if not isinstance(raw.error, Exception) or signals else _answered(raw)
-    return _answered(raw)
-
-
-def _answered(raw: Raw) -> Ended:
-    return Ended(how=How.ANSWERED, raw=raw)
-
-
-def _caller() -> tuple[int, str]:
-    """Return the stack level and the line of the nearest code outside this package."""
-    package = str(Path(__file__).parent.parent)
-    level = 1
-    frame = inspect.currentframe()
-    assert frame is not None
-    frame = frame.f_back or frame
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame = frame.f_back
-        level += 1
-    return level, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-
-
-def _threads_for(store: Store) -> ThreadPoolExecutor | None:
-    """Return threads for a store that says that its calls may block an event loop."""
-    if not getattr(store, "blocks", False):
-        return None
-    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="forbear-store")
+def _manner(signals: Signals, on_broken: str, *, wait: bool) -> Manner:
+    if on_broken == "raise" and wait and not signals:
+        return USUAL
+    return Manner(signals=signals, wait=wait, answers_broken=answers_broken(on_broken))

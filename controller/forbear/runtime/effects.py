@@ -111,9 +111,7 @@ Program = Generator[Effect, object, T]
 # Typed wrappers: `yield` gives back an object, a wrapper says which.
 
 
-def load(
-    root: str, *, actions: tuple[str, ...] = (), known: str = "", call: Call | None = None
-) -> Program[LiveTree]:
+def load(root: str, *, actions: tuple[str, ...] = (), known: str = "", call: Call | None = None) -> Program[LiveTree]:
     """Return the tree as the store has it now."""
     got = yield Load(root=root, actions=actions, known=known, call=call)
     assert isinstance(got, LiveTree)

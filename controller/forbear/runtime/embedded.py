@@ -164,7 +164,7 @@ class JournalWriter:
                 return
             # What cannot be written waits on; the next read that would add to a long backlog meets the error itself.
             with suppress(StoreError):
-                self._engine.world.flush()
+                self._engine.world.batch.flush()
 
     def stop(self) -> None:
         """Write no more; what waits is written by whoever closes."""

@@ -20,25 +20,12 @@ from forbear.contract import Catalogue, Http, Raw, Trail, classify, poll_finishe
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import (
-    Action,
-    Approved,
-    AwaitingApproval,
-    Completed,
-    Fresh,
-    NeedsRepair,
-    Parked,
-    Running,
-    Stopped,
-    Unknown,
-    Waiting,
-)
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
-from forbear.runtime.lane import Lanes
+from forbear.runtime.lanes import Lanes
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
@@ -46,10 +33,10 @@ from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
 from forbear.runtime.rows import opened_line, tree_scope
+from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
 
-RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"
 MAX_HELD_VALUES: Final = 256
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
 REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
@@ -109,7 +96,7 @@ class Engine:
         # The application's closed labels; every writer's lines are preceded by them.
         self.labels: Mapping[str, str] = labels or {}
         if self.labels:
-            self.world.lines.append(opened_line(clock.now(), self.owner, self.labels))
+            self.world.batch.lines.append(opened_line(clock.now(), self.owner, self.labels))
         # Names the trace that a call belongs to; set by whoever observes.
         self.trace_id: Callable[[], str] = _no_trace
         self.closed = False
@@ -235,7 +222,7 @@ class Engine:
         answer, told = decision.answer, decision.told
         ticket, retry_at = decision.ticket, decision.retry_at
         if answer is None:
-            answer, told, ticket, retry_at = _standing(decided, told)
+            answer, told, ticket, retry_at = standing(decided, told)
         attempt = None
         joins = None
         if execute is not None:
@@ -243,9 +230,9 @@ class Engine:
             told = None
         elif decided.join is not None:
             joins = (decided.join.action, decided.join.attempt)
-        envelope = self.envelope(told or _told(decided, attempt), asked.request_id)
+        envelope = self.envelope(told or told_of(decided, attempt), asked.request_id)
         if answer is Answer.DELIVERED and joins is None:
-            value, envelope = _recorded(decided, envelope)
+            value, envelope = recorded(decided, envelope)
         elif envelope.outcome not in COMPLETED or attempt is not None:
             value = None
         return Reply(
@@ -393,56 +380,3 @@ def _no_trace() -> str:
 
 def _no_work() -> None:
     """Do nothing: there is no worker."""
-
-
-def _told(decided: Decided, attempt: Attempt | None) -> Envelope:
-    """Return what is told where the decision says nothing itself."""
-    if attempt is not None:
-        return replace(_OPEN, request_id=attempt.request_id)
-    if decided.envelope is not None:
-        return decided.envelope
-    action = decided.action
-    if action is not None and isinstance(action.phase, Completed):
-        phase = action.phase
-        return phase.told or Envelope(outcome=phase.outcome, executed=Executed.YES, request_id=phase.request_id)
-    return Envelope(outcome=Outcome.SUCCESS if decided.recorded is not None else Outcome.PENDING, executed=Executed.YES)
-
-
-def _recorded(decided: Decided, envelope: Envelope) -> tuple[tuple[object] | None, Envelope]:
-    """Return the recorded result; where it was not kept, the envelope says that the call is satisfied already."""
-    if decided.value is not None:
-        return decided.value, envelope
-    if decided.recorded is not None:
-        return (result_of(decided.recorded),), envelope
-    kept_nothing = replace(envelope, outcome=Outcome.ALREADY_SATISFIED, executed=Executed.YES, reason=RESULT_NOT_KEPT)
-    return None, kept_nothing
-
-
-def _standing(decided: Decided, told: Envelope | None) -> tuple[Answer, Envelope | None, str | None, datetime | None]:
-    """Return what an action's phase says to whoever asks: an event met a phase in which it means nothing."""
-    if decided.envelope is not None:
-        # A result of an attempt that was answered already: it is still what this execution returned.
-        return Answer.EXECUTED, told or decided.envelope, None, None
-    action: Action | None = decided.action
-    if action is None:
-        return Answer.DELIVERED, told, None, None
-    phase = action.phase
-    match phase:
-        case Waiting():
-            return Answer.PENDING, told or phase.told, phase.ticket, phase.retry_at
-        case Parked():
-            return Answer.PENDING, told or phase.told, phase.ticket, phase.run_at
-        case AwaitingApproval():
-            return Answer.NEEDS_APPROVAL, told or phase.told, phase.ticket, None
-        case Approved():
-            return Answer.PENDING, told, phase.grant.ticket, phase.run_at
-        case Running():
-            return Answer.PENDING, told, None, None
-        case Unknown():
-            return Answer.BLOCKED, told or phase.told, phase.ticket, None
-        case NeedsRepair() | Stopped():
-            return Answer.BLOCKED, told or phase.told, None, None
-        case Completed():
-            return Answer.DELIVERED, told or phase.told, None, None
-        case Fresh():
-            return Answer.BLOCKED, told, None, None

@@ -10,44 +10,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from forbear.contract import Raw
 from forbear.core.decision import Inspect
-from forbear.core.events import Cancelled, Interrupted, Lost, TurnBegan, Woke
-from forbear.core.identity import digest
-from forbear.core.policy import ToolPolicy
-from forbear.core.states import Action, Running
+from forbear.core.events import Cancelled, Woke
 from forbear.core.values import Call
-from forbear.core.vocabulary import COMPLETED, Answer, Mode
-from forbear.errors import StoreError, UsageError
+from forbear.core.vocabulary import Answer, Mode
+from forbear.errors import StoreError
 from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
+from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.inspection import looked_flow
-from forbear.runtime.leaving import Left
-from forbear.runtime.notes import keep
-from forbear.runtime.perform import INSIDE
-from forbear.runtime.program import (
-    Decided,
-    actions_of,
-    adopt,
-    find_root,
-    keep_secret,
-    look,
-    note_policy,
-    own,
-    propose,
-    settle,
-    tell,
-    tell_tree,
-)
+from forbear.runtime.lookups import look
+from forbear.runtime.places import ready_flow, secret_flow, turn_flow
+from forbear.runtime.program import propose, tell
 from forbear.runtime.reply import Attempt, Reply
-from forbear.runtime.results import is_recorded, payload
-from forbear.runtime.rows import stored
 from forbear.runtime.steps import (
     Ended,
     Executor,
     Flow,
-    How,
     Pause,
     Perform,
     Signals,
@@ -59,113 +38,9 @@ from forbear.runtime.steps import (
 
 # A call waits inside itself so often at most (retries, parked again behind others).
 MAX_INLINE_WAITS: Final = 8
-MAX_ROOTS: Final = 100_000
-# End of the id of the run in which the controller looks for the outcomes of a tree.
-CHECKS: Final = "\x1fchecks"
 
 
-# ---- where a run belongs --------------------------------------------------------------------------------------------
-
-
-def place_flow(engine: Engine, run: str, parent: str | None, principal: str | None) -> Flow[str]:
-    """Return the root of a run's tree; the first sight of a child run enters it there.
-
-    Raises:
-        UsageError: the run belongs to another tree, or its tree draws from another principal.
-    """
-    root = engine.roots.get(run)
-    if root is None:
-        root = yield from _find_root(engine, run, parent)
-        if len(engine.roots) >= MAX_ROOTS:
-            engine.roots.clear()
-        engine.roots[run] = root
-    elif parent is not None and (parent == run or (yield from place_flow(engine, parent, None, None)) != root):
-        raise UsageError(f"run {run!r}: belongs to the tree of {root!r}, its parent must be one of that tree")
-    if principal is not None and root == run and not (yield from transact(own(root, principal), root)):
-        raise UsageError(f"run {run!r}: draws from another principal already")
-    return root
-
-
-def _find_root(engine: Engine, run: str, parent: str | None) -> Flow[str]:
-    inside = INSIDE.get()
-    outer = inside if inside is not None and inside.owner is engine and inside.run != run else None
-    found = yield from transact(find_root(run), None)
-    if parent is None and outer is None:
-        return found.link or run
-    if found.link is not None:
-        if parent is not None and (yield from place_flow(engine, parent, None, None)) != found.link:
-            raise UsageError(f"run {run!r}: belongs to the tree of {found.link!r}")
-        return found.link
-    if parent is None:
-        assert outer is not None
-        if found.is_root:
-            # It was a run of its own before it was started from inside a call, and stays one.
-            return run
-        parent, root = outer.run, outer.root
-    elif parent == run:
-        raise UsageError(f"run {run!r}: cannot be its own parent")
-    else:
-        if found.is_root:
-            raise UsageError(f"run {run!r}: was started without a parent and cannot get one")
-        root = yield from place_flow(engine, parent, None, None)
-    if not (yield from transact(adopt(root, run, parent), root)):
-        raise UsageError(f"run {run!r}: belongs to another tree")
-    return root
-
-
-def turn_flow(engine: Engine, root: str, turn: str | None) -> Flow[bool]:
-    """Begin a turn of the root run; an opaque id that was seen before begins nothing."""
-    mark = "" if turn is None else digest("turn", turn)
-    live = engine.world.peek(root)
-    if mark and live is not None and mark in live.turns:
-        return False
-    frame = engine.frame(ToolPolicy(name=""))
-    program = tell_tree(root, frame, lambda now: TurnBegan(at=now), turn=mark)
-    began = (yield from transact(program, root)) is not None
-    live = engine.world.peek(root)
-    if live is not None and turn is not None:
-        live.lane.turn_began(turn)
-    return began
-
-
-def recover_flow(engine: Engine, root: str) -> Flow[None]:
-    """Take notice of the tree's attempts whose process died, and settle what the store could not take before."""
-    for row in engine.take_lost(root):
-        action = stored(row, Action)
-        if not isinstance(action.phase, Running):
-            continue
-        policy = engine.tools.known_policy(action.call.tool)
-        for started in action.phase.open:
-            if started.owner != row.owner:
-                continue
-            request_id = engine.ids.request_id()
-            asked = engine.asked(root, action.call, policy, request_id=request_id)
-            event = Lost(attempt=started.attempt, ticket=engine.ids.ticket(), request_id=request_id)
-            engine.answer((yield from transact(tell(asked, event, attempt=started.attempt), root)), asked)
-    while engine.unsettled:
-        attempt, ended = engine.unsettled.popleft()
-        yield from end_flow(engine, attempt, ended)
-
-
-# ---- propose --------------------------------------------------------------------------------------------------------
-
-
-def ready_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[str]:
-    """Know what a decision needs to know beforehand: the run's place, dead attempts of its tree, the noted policy."""
-    root = yield from place_flow(engine, ask.run, ask.parent, ask.principal)
-    yield from recover_flow(engine, root)
-    if engine.noted.get(policy.name) != policy.digest:
-        yield from transact(note_policy(policy), None)
-        engine.noted[policy.name] = policy.digest
-    return root
-
-
-def prepare_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[None]:
-    """Make a run and its tree known here, so that its next reads need not look anything up."""
-    root = yield from ready_flow(engine, ask, policy)
-    if ask.turn is not None and ask.run == root:
-        yield from turn_flow(engine, root, ask.turn)
-    yield from transact(actions_of(root), root)
+# ---- propose ----------------------------------------------------------------------------------------------------------
 
 
 def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
@@ -195,91 +70,6 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)
     return engine.answer(decided, asked)
-
-
-def secret_flow(engine: Engine) -> Flow[None]:
-    """Load the key of idempotency keys, or make it; it is the same for every process on the store."""
-    if not engine.has_secret():
-        new = (engine.ids.request_id() + engine.ids.ticket()).encode()
-        engine.use_secret((yield from transact(keep_secret(new), None)))
-
-
-# ---- settle ---------------------------------------------------------------------------------------------------------
-
-
-def settle_flow(engine: Engine, attempt: Attempt, raw: Raw, ended: Ended) -> Flow[Reply]:
-    """Judge what an attempt returned and decide what it means; `ended` is how it ended, for the record."""
-    policy = engine.tools.known_policy(attempt.tool)
-    value = payload(raw)
-    # What the controller ran by itself has no caller who gets the value: it is kept for the run.
-    recorded = attempt.by_controller or is_recorded(policy)
-    result = keep(value[0]) if value is not None and recorded else None
-    if attempt.by_controller:
-        engine.hold_value(attempt, value)
-    asked = engine.asked(attempt.root, attempt.call, policy, request_id=attempt.request_id)
-    program = settle(
-        asked,
-        attempt.number,
-        judge=engine.judging(attempt, policy, raw, value=value, kept=result is not None),
-        result=result,
-        value=value,
-        announce=attempt.by_controller,
-        leaves=Left(engine, attempt, ended, policy),
-    )
-    decided = yield from transact(program, attempt.root)
-    reply = _landed(attempt, decided, engine.answer(decided, asked, value=value))
-    if reply.envelope.outcome in COMPLETED and attempt.tool in engine.tools.checks and not is_check(attempt.run):
-        yield from looked_flow(engine, attempt, None if value is None else value[0])
-    return reply
-
-
-def is_check(run: str) -> bool:
-    """Say whether a run is the controller's own, in which it looks for outcomes."""
-    return run.endswith(CHECKS)
-
-
-def _landed(attempt: Attempt, decided: Decided, reply: Reply) -> Reply:
-    decided.live.land(attempt.action, attempt.number, reply)
-    return reply
-
-
-def end_flow(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
-    """Commit how an attempt ended. The exception that ended it is the caller's to raise, afterwards.
-
-    Raises:
-        StoreError: the store cannot be written; the end is kept and committed before the tree's next decision.
-    """
-    try:
-        return (yield from _end(engine, attempt, ended))
-    except StoreError:
-        engine.unsettled.append((attempt, ended))
-        raise
-
-
-def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
-    ticket, request_id = engine.ids.ticket(), attempt.request_id
-    if ended.trail is None and (trail := engine.take_trail(attempt)) is not None:
-        ended = replace(ended, trail=trail)
-    event: Interrupted | Cancelled | Lost
-    match ended.how:
-        case How.ANSWERED:
-            assert ended.raw is not None
-            return (yield from settle_flow(engine, attempt, ended.raw, ended))
-        case How.SIGNAL:
-            event = Interrupted(attempt=attempt.number, ticket=ticket)
-        case How.CANCELLED:
-            event = Cancelled(acknowledged=False, ticket=ticket, request_id=request_id)
-        case How.NEVER_CALLED:
-            event = Cancelled(acknowledged=True, ticket=ticket, request_id=request_id)
-        case How.LEFT:
-            event = Lost(attempt=attempt.number, ticket=ticket, request_id=request_id, died=False)
-    policy = engine.tools.known_policy(attempt.tool)
-    asked = engine.asked(attempt.root, attempt.call, policy, request_id=request_id)
-    leaves = Left(engine, attempt, ended, policy)
-    decided = yield from transact(
-        tell(asked, event, attempt=attempt.number, here=True, leaves=leaves), attempt.root
-    )
-    return _landed(attempt, decided, engine.answer(decided, asked))
 
 
 # ---- call -----------------------------------------------------------------------------------------------------------

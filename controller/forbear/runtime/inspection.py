@@ -17,7 +17,8 @@ from forbear.core.states import Action, Unknown
 from forbear.core.vocabulary import Verdict
 from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.engine import Engine
-from forbear.runtime.program import tell, unknowns
+from forbear.runtime.lookups import unknowns
+from forbear.runtime.program import tell
 from forbear.runtime.reply import Attempt
 from forbear.runtime.steps import Flow, transact
 

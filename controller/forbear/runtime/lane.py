@@ -10,36 +10,28 @@ No rule may ever be added here: what is not certain is not for the lane.
 
 from __future__ import annotations
 
-import json
 import marshal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
-from forbear.contract import Raw, Trail, Value, classify
+from forbear.contract import Trail
 from forbear.contract.findings import SUCCESS
 from forbear.core.identity import canonical, digest, fingerprint
-from forbear.core.policy import MAX_SAME_RESULTS, Limits, ToolPolicy
-from forbear.core.rules import Rule
+from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.settle import SAME_RESULT_GAP
 from forbear.core.states import Action, Completed, Known, Run, Running, Started, known_key, step_key
-from forbear.core.steps import current
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import Answer, Effect, Mode, Outcome
-from forbear.ports import JournalLine
+from forbear.core.vocabulary import Effect, Mode, Outcome
 from forbear.runtime.calls import build, frozen_arguments
-from forbear.runtime.reply import Attempt, Reply
-from forbear.runtime.results import digest_of, payload
-from forbear.runtime.rows import tree_scope
-from forbear.store.codec import from_us, to_us
+from forbear.runtime.reply import Attempt
+from forbear.store.codec import from_us
 
 if TYPE_CHECKING:
     from forbear.runtime.engine import Engine
     from forbear.runtime.live import LiveTree
-    from forbear.runtime.where import Where
 
 # A read may start so long after another process has committed something that would stop it (design section 7).
 STALENESS_US: Final = 20_000
@@ -48,7 +40,7 @@ SAME_RESULT_GAP_US: Final = SAME_RESULT_GAP // timedelta(microseconds=1)
 MAX_KEPT: Final = 4096
 _PLAIN: Final = 2
 # Whether a result is a plain success does not depend on the time; what names a time is none.
-_ANY_TIME: Final = from_us(0)
+ANY_TIME: Final = from_us(0)
 _SCALARS: Final = frozenset({str, int, bool, type(None), float})
 
 
@@ -135,7 +127,16 @@ class Flight:
     )  # fmt: skip
 
     def __init__(
-        self, owner: Engine, root: str, run: str, step: str, call_id: str, entry: Entry, number: int, started_us: int
+        self,
+        owner: Engine,
+        root: str,
+        run: str,
+        step: str,
+        call_id: str,
+        entry: Entry,
+        number: int,
+        started_us: int,
+        request_id: str = "",
     ) -> None:
         # These four are what `perform.Inside` has: a run that starts in this call is a child.
         self.owner = owner
@@ -153,7 +154,7 @@ class Flight:
         self.forced = False
         # Set where the tree took the flight over before it ended.
         self.attempt: Attempt | None = None
-        self._request_id = ""
+        self._request_id = request_id
 
     @property
     def request_id(self) -> str:
@@ -271,7 +272,7 @@ class Lane:
     def may_end(self, live: LiveTree) -> bool:
         """Say whether the core would do nothing but complete a read that succeeded now."""
         if self.is_clear is None:
-            self.is_clear = _is_clear(live)
+            self.is_clear = nothing_stands(live)
         return self.is_clear
 
     def give_up(self, live: LiveTree, entry: Entry) -> None:
@@ -374,214 +375,16 @@ def _completed(flight: Flight) -> Completed:
         writes=flight.writes,
         step=step_key(flight.run, flight.step),
         epoch=flight.epoch,
-        told=told_of(flight),
+        told=plain_success(flight),
     )
 
 
-def told_of(flight: Flight) -> Envelope:
+def plain_success(flight: Flight) -> Envelope:
     """Return the envelope of a plain success."""
     return replace(SUCCESS, request_id=flight.request_id)
 
 
-class LaneReply(Reply):
-    """The reply of a flight: what the lane does not set is made when it is asked for."""
-
-    __slots__ = ("_flight",)
-    _flight: Flight
-
-    def __getattr__(self, name: str) -> object:
-        """Return a field that was not set: called for such fields only."""
-        if name == "envelope":
-            return told_of(self._flight)
-        if name in _OF_FLIGHT:
-            return getattr(self._flight, name)
-        if name == "tool":
-            return self._flight.entry.policy.name
-        if name == "action":
-            return self._flight.entry.identity()[0]
-        try:
-            return _UNSET[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-_OF_FLIGHT: Final = frozenset({"run", "step", "call_id"})
-_UNSET: Final[Mapping[str, object]] = {
-    "answer": Answer.EXECUTED,
-    "rule": Rule.RETURNED_COMPLETED,
-    "ticket": None,
-    "retry_at": None,
-    "suppressed": False,
-    "clear_forced": False,
-    "attempt": None,
-    "joins": None,
-    "flight": None,
-    "would": None,
-    "completed": (),
-    "pending": (),
-}
-# Set a field of a frozen object, as its own `__init__` does.
-_set = object.__setattr__
-
-
-def reply_of(flight: Flight, value: object) -> LaneReply:
-    """Return the reply of a flight that ended well."""
-    reply = LaneReply.__new__(LaneReply)
-    _set(reply, "value", value)
-    _set(reply, "_flight", flight)
-    return reply
-
-
-# ---- the way itself --------------------------------------------------------------------------------------------------
-
-
-class Lanes:
-    """The lane of one controller: which tools may take it, and the two halves of a call on it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.policies: dict[str, ToolPolicy] = {}
-        # A clock may say the time as a number, which is cheaper than an object.
-        self._now_us: Callable[[], int] = getattr(engine.clock, "now_us", self._read_us)
-
-    def declared(self, policies: Iterable[ToolPolicy], checks: frozenset[str]) -> None:
-        """Look again at which tools may take the lane: none that shares its operation or looks for unknown outcomes."""
-        known = list(policies)
-        shared = {policy.operation for policy in known if policy.operation not in {"", policy.name}}
-        limits = self._engine.limits
-        self.policies = {
-            policy.name: policy
-            for policy in known
-            if policy.name not in shared and policy.name not in checks and is_eligible(policy, limits)
-        }
-
-    def is_ready(self, policy: ToolPolicy, where: Where) -> bool:
-        """Say whether run and policy are known here, so that nothing has to be looked up first."""
-        engine = self._engine
-        return where.get("run") in engine.roots and engine.noted.get(policy.name) == policy.digest
-
-    def begin(self, policy: ToolPolicy, arguments: Mapping[str, object], where: Where) -> Flight | None:
-        """Start a call on the lane; None = it goes the whole way.
-
-        Raises:
-            StoreError: the store cannot be written: the read must not start.
-        """
-        engine = self._engine
-        run = where.get("run")
-        if run is None or engine.lost or engine.unsettled or engine.closed:
-            return None
-        plain = plain_key(arguments)
-        live = engine.world.peek(engine.roots[run])
-        if plain is None or live is None or not live.lock.acquire(blocking=False):
-            return None
-        try:
-            now_us = self._now_us()
-            lane, name = live.lane, policy.name
-            key = (name, plain)
-            if key in lane.foreign or not self._is_clear(live, now_us) or not self._belongs(live, run, where):
-                return None
-            source, siblings = where.get("source", ""), where.get("siblings", 1)
-            call_id = where.get("call_id") or ""
-            step = where.get("step") or call_id
-            entry = lane.entries.get(key)
-            # A replay of a read is an equal call of its step, or one more execution: the core keeps no result of it.
-            if not step or not (entry is None or (entry.source == source and _may_follow(entry, run, step))):
-                return None
-            counters = lane.runs.get(run) or _enter_run(live, run)
-            if counters is None:
-                return None
-            engine.world.make_room()
-            if entry is None:
-                if len(lane.entries) >= MAX_KEPT:
-                    lane.forget()
-                entry = lane.entries[key] = Entry(key, policy, source, dict(arguments))
-            _count_start(live, counters, step, siblings, name)
-            entry.attempts = number = entry.attempts + 1
-            flight = Flight(engine, live.root, run, step, call_id, entry, number, now_us)
-            flight.siblings, flight.forced = siblings, where.get("forced", False)
-            entry.flying.append(flight)
-            engine.world.lines.append(flight)
-            return flight
-        finally:
-            live.lock.release()
-
-    def _is_clear(self, live: LiveTree, now_us: int) -> bool:
-        """Say whether the tree as it is now, here and in the store, stands in no read's way."""
-        lane = live.lane
-        # A clock that stands still (a test's) checks always.
-        if not lane.checked_us < now_us < lane.checked_us + STALENESS_US:
-            if live.evicted or not self._engine.world.is_current(live):
-                return False
-            lane.checked_us = now_us
-        if lane.is_clear is None:
-            lane.is_clear = _is_clear(live)
-        return lane.is_clear and live.complete and not live.shared.holds and self._engine.world.is_fresh(live)
-
-    def _belongs(self, live: LiveTree, run: str, where: Where) -> bool:
-        """Say whether the rest of what the caller said about the run is nothing new."""
-        if where.get("truncated"):
-            return False
-        parent = where.get("parent")
-        if parent is not None and self._engine.roots.get(parent) != live.root:
-            return False
-        if run != live.root:
-            return True
-        principal, turn = where.get("principal"), where.get("turn")
-        return (principal is None or principal == live.tree.principal) and (turn is None or turn in live.lane.turns)
-
-    def end(self, flight: Flight, raw: Raw) -> LaneReply | None:
-        """End a call on the lane; None = the attempt of the flight goes the whole way from here."""
-        engine, entry = self._engine, flight.entry
-        live = engine.world.enter(flight.root)
-        try:
-            if flight.attempt is not None:
-                return None
-            now_us = self._now_us()
-            value = (raw.value,) if type(raw) is Value else payload(raw)
-            lane, tree = live.lane, live.tree
-            said_digest = "" if value is None else digest_of(value[0])
-            same = _same_results(entry, said_digest, tree.turn, tree.writes, now_us)
-            if not self._is_plain_success(entry, raw) or same >= _limit(entry.policy) or not lane.may_end(live):
-                lane.give_up(live, entry)
-                return None
-            entry.same, entry.turn = same, tree.turn
-            if said_digest:
-                entry.digest, entry.at_us, entry.writes = said_digest, now_us, tree.writes
-            flight.ended_us, flight.turn, flight.writes, flight.epoch = now_us, tree.turn, tree.writes, tree.epoch
-            entry.flying.remove(flight)
-            entry.done, entry.value = flight, value
-            counters = lane.runs.get(flight.run)
-            if counters is not None and counters.step == flight.step:
-                counters.valued.append(entry)
-            else:
-                entry.value = None
-            engine.world.lines.append((flight,))
-            return reply_of(flight, None if value is None else value[0])
-        finally:
-            live.lock.release()
-
-    def _is_plain_success(self, entry: Entry, raw: Raw) -> bool:
-        said = classify(
-            raw, policy=entry.policy, arguments=entry.arguments, now=_ANY_TIME, catalogue=self._engine.catalogue
-        )
-        return said is SUCCESS or said == SUCCESS
-
-    def _read_us(self) -> int:
-        return to_us(self._engine.clock.now())
-
-    def give_up(self, flight: Flight) -> Attempt:
-        """Return the attempt of a flight that did not end well; it is settled like any other."""
-        live = self._engine.world.enter(flight.root)
-        try:
-            if flight.attempt is None:
-                live.lane.give_up(live, flight.entry)
-            assert flight.attempt is not None
-            return flight.attempt
-        finally:
-            live.lock.release()
-
-
-def _is_clear(live: LiveTree) -> bool:
+def nothing_stands(live: LiveTree) -> bool:
     """Say whether nothing in the tree could change the core's answer to a read that succeeds."""
     tree = live.tree
     return (
@@ -590,91 +393,4 @@ def _is_clear(live: LiveTree) -> bool:
         and not tree.streaks
         and not tree.repairs
         and all(run.halted is None for run in live.runs.values())
-    )
-
-
-def _enter_run(live: LiveTree, run: str) -> LaneRun | None:
-    """Take over the counters of a run, where the core would count a success without looking back."""
-    found = live.runs.get(run)
-    if found is None:
-        if run != live.root:
-            return None
-        found = Run(id=run)
-    if found.turn != live.tree.turn:
-        found = current(found, live.tree.turn)
-    if found.halted is not None or found.blocked_steps or found.idle_steps:
-        return None
-    if not found.closed and (found.all_blocked or found.all_idle):
-        return None
-    counters = live.lane.runs[run] = LaneRun(found)
-    return counters
-
-
-def _may_follow(entry: Entry | None, run: str, step: str) -> bool:
-    """Say whether a call is a new execution: no equal one is open, and none was made in this step."""
-    if entry is None:
-        return True
-    if entry.flying:
-        return False
-    done = entry.done
-    return done is None or done.step != step or done.run != run
-
-
-def _count_start(live: LiveTree, counters: LaneRun, step: str, siblings: int, operation: str) -> None:
-    """Count a start as the core does: the step, and the executions of the operation."""
-    if counters.step != step:
-        counters.step, counters.seen, counters.closed = step, 0, False
-        live.values.pop(counters.run.id, None)
-        for entry in counters.valued:
-            entry.value = None
-        counters.valued.clear()
-    if not counters.closed:
-        counters.fresh = True
-        counters.seen += 1
-        counters.closed = counters.seen >= siblings
-    counters.calls += 1
-    counters.operations[operation] = counters.operations.get(operation, 0) + 1
-
-
-def _same_results(entry: Entry, digest: str, turn: int, writes: int, now_us: int) -> int:
-    """Return how many equal results there were in a row, as the core counts them."""
-    before = entry.same if entry.turn == turn else 0
-    if not digest:
-        return before
-    equal = entry.digest == digest and entry.writes == writes and now_us - entry.at_us < SAME_RESULT_GAP_US
-    return before + 1 if equal else 1
-
-
-def _limit(policy: ToolPolicy) -> int:
-    own = policy.limits.max_same_results
-    return MAX_SAME_RESULTS if own is None else own
-
-
-# ---- the record ------------------------------------------------------------------------------------------------------
-
-
-def line_of(flight: Flight, *, ended: bool) -> JournalLine:
-    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
-    entry = flight.entry
-    action, fingerprint = entry.identity()
-    if ended:
-        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
-        facts += '"answer":"executed","outcome":"success","executed":"yes"'
-    else:
-        before = "Fresh" if flight.number == 1 else "Completed"
-        facts = f'"event":"Proposed","before":"{before}","after":"Running","attempt":{flight.number},'
-        facts += '"answer":"executed"'
-    where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
-    if flight.call_id:
-        where += f',"call_id":{quoted(flight.call_id)}'
-    reached = f',"boundaries":{json.dumps(flight.trail.reached)}' if ended and flight.trail is not None else ""
-    return JournalLine(
-        at_us=flight.ended_us if ended else flight.started_us,
-        scope=tree_scope(flight.root),
-        run=flight.run,
-        rule=Rule.RETURNED_COMPLETED if ended else Rule.EXECUTED,
-        tool=entry.policy.name,
-        action=action,
-        request_id=flight.request_id,
-        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"{reached}}}'.encode(),
     )

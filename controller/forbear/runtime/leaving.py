@@ -30,7 +30,7 @@ _SILENT: Final = frozenset({How.SIGNAL, How.NEVER_CALLED})
 class Left:
     """What one attempt left behind; `forbear.runtime.program.Leaves`."""
 
-    __slots__ = ("_attempt", "_engine", "_ended", "_policy")
+    __slots__ = ("_attempt", "_ended", "_engine", "_policy")
 
     def __init__(self, engine: Engine, attempt: Attempt, ended: Ended, policy: ToolPolicy) -> None:
         self._engine = engine

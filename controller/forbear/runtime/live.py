@@ -106,10 +106,12 @@ class LiveTree:
     absent: set[str] = field(default_factory=set[str])
     # Attempts that are open in this process, by action and number.
     flights: dict[tuple[str, int], Flight] = field(default_factory=dict[tuple[str, int], Flight])
-    # Values of the calls of the step that each run is in, by result key: a second answer in one step is the same object.
-    values: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
+    # By run: the step that it is in, and the values of its calls by result key: a second answer in one step is the same
+    # object.
+    values: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict[str, tuple[str, dict[str, object]]])
     # Epoch of the working set in which it was last read; -1 = must be read again.
     epoch: int = -1
+    loaded: bool = False
     evicted: bool = False
     # Grows with every use, for dropping the longest unused.
     used: int = 0
@@ -170,9 +172,9 @@ class LiveTree:
         return shared
 
     def _enter(self, run: Run) -> None:
-        before = self.runs.get(run.id)
-        if before is None or before.step != run.step:
-            self.values.pop(run.id, None)
+        kept = self.values.get(run.id)
+        if kept is not None and kept[0] != run.step:
+            del self.values[run.id]
         self.runs[run.id] = run
 
     def _forget(self) -> None:
@@ -224,11 +226,11 @@ class LiveTree:
         """Keep a result for the other equal calls of the step that it belongs to, while the run is in it."""
         current = self.runs.get(run)
         if current is not None and current.step == step:
-            self.values.setdefault(run, {})[key] = value
+            self.values.setdefault(run, (step, {}))[1][key] = value
 
     def value(self, key: str) -> tuple[object] | None:
         """Return a result of a step that is not over, in a tuple, or None."""
-        for kept in self.values.values():
+        for _, kept in self.values.values():
             if key in kept:
                 return (kept[key],)
         return None

@@ -9,25 +9,22 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
 from forbear.audit.evidence import LOST, EvidenceStore
-from forbear.core.decision import Decision, Execute, PutKnown
+from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.errors import StaleWrite, StoreError
-from forbear.ports import Clock, Commit, JournalLine, Row, Store
+from forbear.ports import Clock, Commit, Row, Store
+from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
-from forbear.runtime.lane import Flight, line_of
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
     change_rows,
     known_id,
-    line,
-    phase_name,
     principal_scope,
     run_row,
     stored,
@@ -37,54 +34,6 @@ from forbear.runtime.rows import (
 
 # Trees beyond this many are dropped from memory, the longest unused first.
 MAX_TREES: Final = 1024
-# Journal lines of reads that wait for the next commit; the call that adds one more writes them.
-MAX_PENDING_LINES: Final = 256
-MAX_BACKLOG: Final = 16 * MAX_PENDING_LINES
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A decision about a read whose line is made when it is written."""
-
-    save: Save
-    decision: Decision
-    phases: tuple[str, str]
-
-    @property
-    def starts(self) -> bool:
-        return any(isinstance(command, Execute) for command in self.decision.commands)
-
-    def line(self) -> JournalLine:
-        effect = self.save
-        return line(
-            at=effect.now,
-            root=effect.live.root,
-            decision=self.decision,
-            event=effect.event,
-            call=effect.call,
-            run=effect.run,
-            phases=self.phases,
-            attempt=effect.attempt,
-            policy=effect.policy,
-            request_id=effect.request_id,
-            actor=effect.actor,
-            evidence=effect.evidence,
-            boundaries=effect.boundaries,
-        )
-
-
-# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
-_Line = _Pending | Flight | tuple[Flight] | JournalLine
-
-
-def _line(waiting: _Line) -> JournalLine:
-    if isinstance(waiting, _Pending):
-        return waiting.line()
-    if isinstance(waiting, tuple):
-        return line_of(waiting[0], ended=True)
-    if isinstance(waiting, JournalLine):
-        return waiting
-    return line_of(waiting, ended=False)
 
 
 class WorkingSet:
@@ -101,9 +50,7 @@ class WorkingSet:
         self._generation = store.generation()
         self._epoch = 0
         # Decisions about reads that wait for the next commit of anybody.
-        self.lines: deque[_Line] = deque()
-        # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
-        self.on_many_lines: Callable[[], None] | None = None
+        self.batch = Batch(store)
         # Where exception texts, header fields and bodies are kept; None = nowhere.
         self.evidence: EvidenceStore | None = None
         self._warned = False
@@ -130,6 +77,7 @@ class WorkingSet:
             if found is not None:
                 return found
             live = LiveTree(root=root, tree=Tree(root=root, principal=root), shared=Shared(principal=root))
+            live.used = next(self._uses)
             self._trees[root] = live
             if len(self._trees) > self._max_trees:
                 self._evict()
@@ -202,7 +150,6 @@ class WorkingSet:
             self._generation = generation
             self._epoch += 1
         if live.epoch != self._epoch:
-            live.lane.give_all_back(live)
             self._read(live)
         if live.shared.epoch != self._epoch:
             self._read_shared(live.shared)
@@ -210,7 +157,12 @@ class WorkingSet:
     def _read(self, live: LiveTree) -> None:
         epoch = self._epoch
         found = self.store.load(tree_scope(live.root))
-        first = live.epoch == -1 and live.stored_tree is None
+        if live.loaded and found.version == live.version:
+            # What was committed concerns other trees.
+            live.epoch = epoch
+            return
+        live.lane.give_all_back(live)
+        first, live.loaded = not live.loaded, True
         stored_tree: Tree | None = None
         runs: dict[str, Run] = {}
         actions: dict[str, Action] = {}
@@ -322,17 +274,17 @@ class WorkingSet:
 
     def _save(self, effect: Save) -> bool:
         if effect.decision is not None:
-            pending = _Pending(effect, effect.decision, _phases(effect, effect.decision))
+            pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
             if not effect.volatile:
                 return self._commit(effect, pending)
             if pending.starts:
-                self.make_room()
+                self.batch.make_room()
             self._apply(effect)
-            self.lines.append(pending)
+            self.batch.lines.append(pending)
             return True
         return self._commit(effect, None)
 
-    def _commit(self, effect: Save, pending: _Pending | None) -> bool:
+    def _commit(self, effect: Save, pending: Pending | None) -> bool:
         live = effect.live
         scope, shared_scope = tree_scope(live.root), principal_scope(live.tree.principal)
         puts: list[Row] = []
@@ -345,22 +297,22 @@ class WorkingSet:
         drops.extend(effect.drops)
         if puts or drops:
             self._add_ahead(live, puts, scope)
-        lines = self._take()
+        lines = self.batch.take()
         shared_version = live.shared.version
         change = Commit(
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(_line(waiting) for waiting in (lines if pending is None else [*lines, pending])),
+            journal=tuple(line_of_waiting(waiting) for waiting in (lines if pending is None else [*lines, pending])),
         )
         try:
             self.store.commit(change)
         except StaleWrite:
-            self.lines.extendleft(reversed(lines))
+            self.batch.put_back(lines)
             live.epoch = live.shared.epoch = -1
             return False
         except BaseException:
-            self.lines.extendleft(reversed(lines))
+            self.batch.put_back(lines)
             # Whether it was written is not known: the store is asked before the next decision.
             live.epoch = live.shared.epoch = -1
             raise
@@ -418,45 +370,6 @@ class WorkingSet:
             if kind == "ready":
                 live.ready.pop(key, None)
 
-    # ---- the journal of reads ---------------------------------------------------------------------------------------
-
-    def make_room(self) -> None:
-        """Have the waiting lines written before another read starts, where they are many.
-
-        Raises:
-            StoreError: they cannot be written: the read must not start.
-        """
-        waiting = len(self.lines)
-        if waiting < MAX_PENDING_LINES:
-            return
-        if self.on_many_lines is None or waiting >= MAX_BACKLOG:
-            self.flush()
-        else:
-            self.on_many_lines()
-
-    def _take(self) -> list[_Line]:
-        taken: list[_Line] = []
-        while True:
-            try:
-                taken.append(self.lines.popleft())
-            except IndexError:
-                return taken
-
-    def flush(self) -> None:
-        """Write the journal lines of reads that wait for a commit.
-
-        Raises:
-            StoreError: the store cannot be written; the lines wait on.
-        """
-        lines = self._take()
-        if not lines:
-            return
-        try:
-            self.store.commit(Commit(expected={}, journal=tuple(_line(waiting) for waiting in lines)))
-        except BaseException:
-            self.lines.extendleft(reversed(lines))
-            raise
-
 
 def _mark_volatile(live: LiveTree, decision: Decision) -> None:
     for change in decision.changes:
@@ -464,19 +377,3 @@ def _mark_volatile(live: LiveTree, decision: Decision) -> None:
             live.volatile.add(change.key)
         elif isinstance(change, PutKnown):
             live.volatile_known.add(change.key)
-
-
-def _phases(effect: Save, decision: Decision) -> tuple[str, str]:
-    if effect.call is None:
-        return "", ""
-    key = effect.call.action
-    before = effect.live.actions.get(key)
-    after = before
-    for change in decision.changes:
-        if isinstance(change, Action) and change.key == key:
-            after = change
-    return _named(before), _named(after)
-
-
-def _named(action: Action | None) -> str:
-    return "Fresh" if action is None else phase_name(action.phase)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -60,7 +61,11 @@ def evidence_for(
         place = MEMORY if store.path is None else evidence_path(store.path)
     if place is None:
         return None
-    return EvidenceStore(partial(open_store, place, clock), lambda: (ids.request_id() + ids.ticket()).encode())
+
+    def new_key() -> bytes:
+        return (ids.request_id() + ids.ticket()).encode()
+
+    return EvidenceStore(partial(open_store, place, clock), new_key)
 
 
 def read_labels(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -73,7 +78,7 @@ def read_labels(given: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in labels.items():
         if name not in LABELS:
             raise ConfigError(f"labels: {name!r} must be one of {', '.join(LABELS)}")
-        if not (isinstance(value, str) and 0 < len(value) <= MAX_LABEL and value.isprintable() and value.isascii()):
+        if not (0 < len(value) <= MAX_LABEL and value.isprintable() and value.isascii()):
             raise ConfigError(f"labels: {name!r} must be printable ASCII of at most {MAX_LABEL} characters")
     return labels
 
@@ -114,6 +119,13 @@ def check_clock(clock: Clock) -> None:
         raise UsageError("clock: now() must be timezone-aware")
 
 
+def threads_for(store: Store) -> ThreadPoolExecutor | None:
+    """Return threads for a store that says that its calls may block an event loop."""
+    if not getattr(store, "blocks", False):
+        return None
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="forbear-store")
+
+
 __all__ = [
     "StoreError",
     "check_clock",
@@ -123,4 +135,5 @@ __all__ = [
     "read_labels",
     "read_limits",
     "read_mode",
+    "threads_for",
 ]

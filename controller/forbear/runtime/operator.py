@@ -25,9 +25,10 @@ from forbear.runtime.calls import rebuilt
 from forbear.runtime.controller import Controller
 from forbear.runtime.display import Shown, shown
 from forbear.runtime.engine import Engine
-from forbear.runtime.flows import place_flow
+from forbear.runtime.lookups import find_root, noted_policy, parent_of, prompt_facts
 from forbear.runtime.perform import run_flow
-from forbear.runtime.program import find_root, noted_policy, parent_of, prompt_facts, tell, tell_tree
+from forbear.runtime.places import place_flow
+from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact

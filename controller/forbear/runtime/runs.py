@@ -8,9 +8,11 @@ from forbear.core.events import Reconnected, RunRestarted
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Waiting
 from forbear.runtime.engine import Engine
-from forbear.runtime.flows import cancel_flow, place_flow, turn_flow
+from forbear.runtime.flows import cancel_flow
+from forbear.runtime.lookups import actions_of, hand_out, is_halted
 from forbear.runtime.perform import run_flow
-from forbear.runtime.program import actions_of, hand_out, is_halted, tell, tell_tree
+from forbear.runtime.places import place_flow, turn_flow
+from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.steps import Flow, transact
 

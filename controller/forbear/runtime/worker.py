@@ -6,6 +6,7 @@ run is the core's decision, made again at the moment of the start.
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Iterator
 from typing import Final
@@ -14,18 +15,14 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, Parked, Unknown, Waiting
 from forbear.core.vocabulary import Mode, Verdict
 from forbear.errors import UsageError
-from forbear.ports import Row
 from forbear.runtime.calls import frozen_arguments
+from forbear.runtime.ends import CHECKS
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.flows import (
-    CHECKS,
-    call_flow,
-    recover_flow,
-    run_attempt,
-    wake_flow,
-)
+from forbear.runtime.flows import call_flow, run_attempt, wake_flow
 from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
-from forbear.runtime.program import look
+from forbear.runtime.lookups import look
+from forbear.runtime.perform import arun_flow, run_flow
+from forbear.runtime.places import recover_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
@@ -64,10 +61,44 @@ class Passes:
                 if self._can_work_on(action, executes=executes):
                     yield root, action
 
-    def lost_roots(self) -> list[str]:
-        """Return the roots of trees with attempts of dead processes."""
+    def work(self) -> list[Reply]:
+        """Do everything that is due, one after the other, in this thread."""
+        self._recover()
+        done: list[Reply] = []
+        for root, action in self.due(executes=True):
+            reply = run_flow(work_flow(self._engine, root, action.key), self._engine)
+            if reply is not None:
+                done.append(reply)
+        return done
+
+    async def awork(self) -> list[Reply]:
+        """Do everything that is due at the same time, in this task; an error is raised after all have ended."""
+        self._recover()
+        flows = [
+            arun_flow(work_flow(self._engine, root, action.key), self._engine)
+            for root, action in self.due(executes=True)
+        ]
+        done = await asyncio.gather(*flows, return_exceptions=True)
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+        return [one for one in done if isinstance(one, Reply)]
+
+    def claim(self) -> list[Reply]:
+        """Claim everything that is due, for a caller that executes by itself."""
+        self._recover()
+        claimed: list[Reply] = []
+        for root, action in self.due(executes=False):
+            reply = run_flow(claim_flow(self._engine, root, action.key), self._engine)
+            if reply is not None:
+                claimed.append(reply)
+        return claimed
+
+    def _recover(self) -> None:
+        """Take notice of the attempts of dead processes."""
         self._engine.note_lost()
-        return list(self._engine.lost)
+        for root in list(self._engine.lost):
+            run_flow(recover_flow(self._engine, root), self._engine)
 
     def _can_work_on(self, action: Action, *, executes: bool) -> bool:
         tools = self._engine.tools
@@ -160,11 +191,3 @@ def look_flow(engine: Engine, root: str, key: str) -> Flow[None]:
         yield from inspected_flow(engine, root, action, inspection, reply.value, source="check")
     else:
         yield from verdict_flow(engine, root, action, Verdict.CANNOT_TELL, source="check")
-
-
-def lost_flow(engine: Engine, root: str) -> Flow[None]:
-    """Take notice of the attempts of dead processes in one tree."""
-    yield from recover_flow(engine, root)
-
-
-__all__ = ["Passes", "Row", "claim_flow", "lost_flow", "work_flow"]

@@ -44,10 +44,10 @@ class Link:
 
 
 def line_text(line: JournalLine) -> str:
-    """Return the fields of a line but its body, one a line, so that no two journal lines have one text.
+    r"""Return the fields of a line but its body, one a line, so that no two journal lines have one text.
 
     A field that holds a line break itself (a framework's id may) makes the text begin with ``e``: then a backslash is
-    written as two and a line break as ``\\n``.
+    written as two and a line break as ``\n``.
     """
     text = (
         f"{line.at_us} {len(line.body)}\n{line.scope}\n{line.run}\n{line.rule}\n{line.tool}\n{line.action}\n"

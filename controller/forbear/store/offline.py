@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from forbear.errors import StoreError
@@ -25,9 +25,11 @@ _PAGE: Final = 1000
 _LINES: Final = """
 SELECT seq, at_us, scope, run, rule, tool, action, request_id, body, epoch, chain, prev_hash, hash FROM journal
 WHERE seq > ? ORDER BY seq LIMIT ?"""
+_REQUEST: Final = """
+SELECT seq, at_us, scope, run, rule, tool, action, request_id, body, epoch, chain, prev_hash, hash FROM journal
+WHERE request_id = ? AND request_id <> '' ORDER BY seq"""
 _ROWS: Final = """
 SELECT e.key, e.body FROM scope AS s JOIN entity AS e ON e.scope = s.id WHERE s.name = ? AND e.kind = ? ORDER BY e.id"""
-_KIND: Final = "SELECT s.name, e.key, e.body FROM entity AS e JOIN scope AS s ON s.id = e.scope WHERE e.kind = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +65,15 @@ class ClosedBook:
                 return
             after = page[-1][0]
 
+    def of_request(self, request_id: str) -> list[SealedLine]:
+        """Return the lines of one request, in order."""
+        return [_sealed(columns) for columns in self._all(_REQUEST, request_id)]
+
     def rows(self, scope: str, kind: str) -> list[tuple[str, bytes]]:
         """Return key and body of the rows of one kind in a scope, live or not, oldest first."""
         return [(str(key), bytes(body)) for key, body in self._all(_ROWS, scope, kind)]
 
-    def kind(self, kind: str) -> Iterator[tuple[str, str, bytes]]:
-        """Return scope, key and body of all rows of one kind."""
-        try:
-            for scope, key, body in self._connection.execute(_KIND, (kind,)):
-                yield str(scope), str(key), bytes(body)
-        except sqlite3.Error as error:
-            raise store_error(error) from error
-
-    def _all(self, sql: str, *arguments: object) -> list[tuple[object, ...]]:
+    def _all(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(sql, arguments).fetchall()
         except sqlite3.Error as error:

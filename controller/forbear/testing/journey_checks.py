@@ -44,10 +44,14 @@ class Seen:
     expires_at: datetime | None = None
     # Calls that wait under the same ticket, or are asked about in the same prompt.
     joins: frozenset[str] = frozenset()
+    # Calls that are started at the very same instant.
+    meets: frozenset[str] = frozenset()
     # The call whose execution the delivered result comes from.
     source: str = ""
     # The call whose approval this start spends.
     grant_of: str = ""
+    # Who answered, where a person did.
+    actor: str = ""
     suppressed: bool = False
     late: bool = False
     # So many final results the run was given for this call.
@@ -147,7 +151,7 @@ def _compare(  # one arm for each key of the format
             return None if value in one.joins else f"a ticket of its own, not that of {value}"
         case "distinct_from":
             others = cast("list[object]", value) if isinstance(value, list) else [value]
-            return f"the ticket of {value}" if any(other in one.joins for other in others) else None
+            return f"the ticket or the instant of {value}" if any(o in one.joins | one.meets for o in others) else None
         case "by":
             return None if one.by == value else f"started by the {one.by or 'nobody'}"
         case "args":
@@ -155,7 +159,7 @@ def _compare(  # one arm for each key of the format
         case "uses_approval_of":
             return None if one.grant_of == value else f"the approval of {one.grant_of or 'nobody'}"
         case "winner":
-            return None if value in (one.call, one.grant_of) else f"the winner {one.call}"
+            return None if value in (one.call, one.grant_of, one.actor) else f"the winner {one.call}"
         case "recorded_from":
             return None if one.source == value else f"recorded from {one.source or 'nowhere'}"
         case "resolves":

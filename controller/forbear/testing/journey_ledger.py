@@ -46,7 +46,8 @@ class Ledger:
         # The ticket that each call was last given, and everybody who was given a ticket.
         self.tickets: dict[str, str] = {}
         self.prompts: dict[str, datetime | None] = {}
-        # The call that a person was first asked about, by action.
+        self.waits: dict[str, datetime] = {}
+        # The call that a person was asked about, by ticket.
         self.asked: dict[str, str] = {}
         # Open and answered attempts, by call; which call an attempt was made for.
         self.attempts: dict[str, Attempt] = {}
@@ -76,13 +77,14 @@ class Ledger:
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
         if reply.joins is not None:
-            self.sharers.setdefault(reply.joins, []).append(call)
             source = self.made_for.get(reply.joins, "")
+            if source != call:
+                self.sharers.setdefault(reply.joins, []).append(call)
             return replace(seen, source=source)
         if seen.decisions & {"wait_until", "needs_approval"}:
             is_first = seen.ticket not in self.tickets.values()
             if "needs_approval" in seen.decisions and is_first:
-                self.asked[reply.action] = call
+                self.asked[seen.ticket] = call
             return self.ticketed(seen)
         if "deliver_completed" in seen.decisions:
             seen = replace(seen, source=self._source(reply))
@@ -100,7 +102,10 @@ class Ledger:
         if "needs_approval" in seen.decisions:
             expires_at = self._product.due_at(seen.ticket)
             self.prompts[seen.call] = expires_at
-        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at)
+        meets = frozenset(call for call, at in self.waits.items() if at == seen.retry_at and call != seen.call)
+        if seen.retry_at is not None:
+            self.waits[seen.call] = seen.retry_at
+        return replace(seen, joins=others if seen.ticket else frozenset(), expires_at=expires_at, meets=meets)
 
     def started(self, call: str, reply: Reply, *, by: str) -> Seen:
         """Register a start: the model's (by its proposal) or the controller's own."""
@@ -108,7 +113,7 @@ class Ledger:
         assert attempt is not None
         seen = of_reply(reply, call=call, hold=None)
         now = self._clock.now()
-        grant = self.asked.get(attempt.action, "") if seen.rule == "start.executed.grant" else ""
+        grant = self.asked.get(self._product.grant_of(attempt), "")
         self.dispatches.append(
             Dispatch(
                 tool=attempt.tool,
@@ -120,6 +125,10 @@ class Ledger:
                 action=attempt.action,
             )
         )
+        before = self.final.get(call)
+        if before is not None and "deliver_completed" not in before.decisions:
+            # A refused or cancelled call that is proposed anew, with its old id, has another answer coming.
+            self.finals.pop(call, None)
         self.attempts[call] = attempt
         self.open.add(call)
         self.made_for[attempt.action, attempt.number] = call
@@ -156,6 +165,8 @@ class Ledger:
         call = event.call
         attempt = self.attempts[call]
         was_unknown = call in self.unknown
+        # An attempt is answered once; what comes after that is recorded and tells nobody anything.
+        is_first = call in self.open
         self.open.discard(call)
         seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket))
         self.show(seen)
@@ -166,7 +177,7 @@ class Ledger:
         seen = replace(seen, source=call, late=event.late or was_unknown, args=dict(attempt.arguments))
         if seen.decisions & {"wait_until", "needs_approval"}:
             seen = self.ticketed(seen)
-        elif not (attempt.by_controller or event.late or was_unknown):
+        elif is_first and not (attempt.by_controller or event.late or was_unknown):
             self._count_final(seen)
         sharers = self.sharers.pop((attempt.action, attempt.number), [])
         return [
@@ -212,7 +223,7 @@ class Ledger:
             ticket = self.tickets.get(call)
             for other, held in self.tickets.items():
                 # Equal calls of one run share a ticket; the run is told once. Other runs are told on their own.
-                if other not in told and held == ticket and self._is_one_run(call, other):
+                if not late and other not in told and held == ticket and self._is_one_run(call, other):
                     joined = replace(seen, call=other)
                     self._count_final(joined)
                     found.append(joined)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as dataclass_replace
 from datetime import datetime
 from itertools import count
@@ -11,8 +11,9 @@ from typing import Final, cast
 
 from forbear.contract import Raised, RaisedFacts, Raw
 from forbear.contract.exceptions import classes
-from forbear.core.states import Action, AwaitingApproval, Hold, Phase
+from forbear.core.states import Action, AwaitingApproval, Hold, Phase, Running
 from forbear.core.vocabulary import Scope
+from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Attempt, Reply
@@ -38,6 +39,14 @@ def _is_repair_signal(facts: RaisedFacts) -> bool:
     """Say whether a framework raises this to have the model repair its call; it pauses nothing."""
     known = classes().kinds["repair_signal"]
     return any(name.rpartition(".")[2] == one.rpartition(".")[2] for name in facts.names for one in known)
+
+
+def _answered(answer: Callable[[], Reply]) -> Reply | None:
+    """Give a person's answer; None = it came too late (the product says so as a misuse of the ticket)."""
+    try:
+        return answer()
+    except UsageError:
+        return None
 
 
 class Product:
@@ -139,9 +148,9 @@ class Product:
         run = self._handle(self._run_of(call.session, call.agent))
         return run.cancel(call.id, acknowledged=acknowledged)
 
-    def cancel_all(self, *, acknowledged: bool) -> list[Reply]:
-        """Cancel everything that is open or waits."""
-        return self._handle(ROOT).cancel(None, acknowledged=acknowledged)
+    def cancel_all(self, session: str | None, agent: str | None, *, acknowledged: bool) -> list[Reply]:
+        """Cancel everything of a run that is open or waits; of all runs, where it is the root."""
+        return self._handle(self._run_of(session, agent)).cancel(None, acknowledged=acknowledged)
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
@@ -150,27 +159,22 @@ class Product:
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.approve(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.approve(ticket, fingerprint, actor=actor))
 
     def deny(self, ticket: str, *, actor: str) -> Reply | None:
         """Say no; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None:
             return None
-        return self._operator.deny(ticket, fingerprint, actor=actor)
+        return _answered(lambda: self._operator.deny(ticket, fingerprint, actor=actor))
 
     def edit(self, ticket: str, *, tool: str, arguments: object, actor: str) -> Reply | None:
         """Write another call instead; None = the question is not open any more."""
         fingerprint = self._fingerprint(ticket)
         if fingerprint is None or not isinstance(arguments, dict):
             return None
-        return self._operator.edit(
-            ticket,
-            fingerprint,
-            cast("Mapping[str, object]", arguments),
-            tool=tool,
-            actor=actor,
-        )
+        changed = cast("Mapping[str, object]", arguments)
+        return _answered(lambda: self._operator.edit(ticket, fingerprint, changed, tool=tool, actor=actor))
 
     def lift(self, about: str, ticket: str | None, *, actor: str) -> None:
         """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""
@@ -205,6 +209,20 @@ class Product:
             if isinstance(action.phase, AwaitingApproval):
                 return action.phase.ticket
         return None
+
+    def grant_of(self, attempt: Attempt) -> str:
+        """Return the ticket of the prompt whose yes a start spends; "" = none."""
+        row = self._controller.store.fetch(f"tree:{attempt.root}", "action", attempt.action)
+        action = None if row is None else decode(row.body)
+        if not isinstance(action, Action) or not isinstance(action.phase, Running):
+            return ""
+        granted = (one.grant for one in action.phase.open if one.attempt == attempt.number)
+        return next((grant.ticket for grant in granted if grant is not None), "")
+
+    def is_asked_by_framework(self, ticket: str) -> bool:
+        """Say whether a ticket is that of a question which a framework asks by its own signal."""
+        phase = self.phase(ticket)
+        return isinstance(phase, AwaitingApproval) and phase.by_framework
 
     def phase(self, ticket: str) -> Phase | None:
         """Return the phase of the action that carries a ticket now."""

@@ -11,6 +11,7 @@ from forbear.testing.journey_format import Json, Result
 
 __all__ = ["raw_of", "secrets_of"]
 
+_PROTOCOLS: Final = {"mcp": ("mcp", "session", "streamable"), "graphql": ("graphql", "gql")}
 _TELLING: Final = frozenset("0123456789:/@=")
 
 
@@ -29,10 +30,10 @@ def raw_of(result: Result, *, start: datetime, instants: frozenset[str]) -> Raw:
         case "http":
             return Http(
                 status=cast("int", body["status"]),
-                headers=header_pairs(body.get("headers", {})),
+                headers=header_pairs(body.get("headers") or {}),
                 body=_dated(body.get("body_fields", body.get("body", "")), start, instants),
                 effects_before_failure=body.get("effects_before_failure") is True,
-                protocol=str(body.get("protocol", "")),
+                protocol=_protocol(str(body.get("protocol", ""))),
             )
         case "mcp":
             content = body.get("content", ())
@@ -45,6 +46,12 @@ def raw_of(result: Result, *, start: datetime, instants: frozenset[str]) -> Raw:
             return _raised(body)
 
 
+def _protocol(word: str) -> str:
+    """Return the product's word for what a vector says is spoken over HTTP."""
+    said = word.lower()
+    return next((name for name, marks in _PROTOCOLS.items() if any(mark in said for mark in marks)), word)
+
+
 def _raised(body: Json) -> RaisedFacts:
     status = body.get("status")
     return RaisedFacts(
@@ -52,7 +59,7 @@ def _raised(body: Json) -> RaisedFacts:
         phase=str(body.get("phase", "unknown")),
         chain=tuple((_class_name(cause),) for cause in _causes(body.get("cause"))),
         status=status if isinstance(status, int) else None,
-        headers=header_pairs(body.get("headers", {})),
+        headers=header_pairs(body.get("headers") or {}),
         body=body.get("body_fields", ""),
         control_flow=body.get("control_flow") is True,
     )

@@ -47,7 +47,7 @@ precondition_open precondition read_first precondition_required : precondition_o
 conflict not_ours foreign_object : conflict
 not_found : not_found
 retry_after rate_limited throttled temporary transient not_sent connect_failed never_accepted not_accepted
-    : retry_after rate_limited quota_exhausted temporary_failure not_sent waiting
+    : retry_after rate_limited quota_exhausted temporary_failure not_sent waiting limit_not_over
 quota_scope_closed quota_closed scope_closed waiting_for_quota shared_wait
     : held:time start.held.time_parked start.held.time_no_slot
 quota_exhausted limit_exhausted daily_limit

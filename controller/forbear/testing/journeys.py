@@ -66,6 +66,8 @@ class _Story:
         self._instants = instants(story)
         self.ledger = Ledger(self.product, self.clock, self.calls)
         self.proposed: set[tuple[str, str, str]] = set()
+        # Calls whose framework has the person's yes to its own signal.
+        self.answered: set[str] = set()
         self.index = 0
 
     # ---- the story --------------------------------------------------------------------------------------------------
@@ -193,6 +195,8 @@ class _Story:
         if is_lost(self.story, self.index, f"approval {call.id}"):
             # The process died before the answer was stored.
             return []
+        if self.product.is_asked_by_framework(ticket):
+            return self._framework_answer(call, event)
         match event.decision:
             case "approve":
                 reply = self.product.approve(ticket, actor=event.actor)
@@ -203,6 +207,17 @@ class _Story:
                 arguments = event.args if event.args is not None else call.args
                 reply = self.product.edit(ticket, tool=tool, arguments=arguments, actor=event.actor)
         return self._after_answer(call, event, reply)
+
+    def _framework_answer(self, call: Call, event: Human) -> list[Seen]:
+        """The framework asked by its own signal: a yes makes it run the tool again, a no ends the call."""
+        if event.decision == "reject":
+            replies = self.product.cancel(call, acknowledged=True)
+            denied = [of_reply(reply, call=call.id, hold=self.product.hold(reply.ticket)) for reply in replies]
+            return [replace(one, words=one.words | {"user_denied"}) for one in denied]
+        self.answered.add(call.id)
+        if is_reproposed(self.story, call.id):
+            return []
+        return [self._propose(call, again=True)]
 
     def _after_answer(self, call: Call, event: Human, reply: Reply | None) -> list[Seen]:
         seen: list[Seen] = []
@@ -216,7 +231,7 @@ class _Story:
         elif event.decision == "reject":
             seen.append(one)
         if not crashes_before_start(self.story, self.index, call.id):
-            seen.extend(self._due(own=call.id))
+            seen.extend(replace(one, actor=event.actor) for one in self._due(own=call.id))
         return seen
 
     def _standing(self, call: Call) -> Seen:
@@ -246,6 +261,7 @@ class _Story:
                 return self._cancel(event)
             case "crash_restart":
                 self.product.crash()
+                self.ledger.open.clear()
                 return self._due(own="")
             case "run_restarted":
                 self.product.restart_run(event.session, event.agent)
@@ -313,11 +329,27 @@ class _Story:
         if event.replayed is not None:
             replayed = event.replayed.get("call")
             named = str(replayed) if replayed is not None else named
-            if event.replayed.get("approval") is not None and named in self.ledger.tickets:
-                self.product.approve(self.ledger.tickets[named], actor="replay")
-        if named is not None:
-            return [self._propose(self._known(named), again=True)]
-        return [self._propose(call, again=True) for call in step_to_rerun(self.story, self.index, event)]
+            self._replay_answer(named, event.replayed.get("approval"))
+        calls = step_to_rerun(self.story, self.index, event) if named is None else [self._known(named)]
+        seen: list[Seen] = []
+        for call in calls:
+            ticket = self.ledger.tickets.get(call.id, "")
+            if call.id not in self.answered and self.product.is_asked_by_framework(ticket):
+                # The framework knows that its own question is open: it does not run the tool again.
+                seen.append(Seen(call=call.id, decisions=frozenset({"needs_approval"}), ticket=ticket))
+            else:
+                seen.append(self._propose(call, again=True))
+        return seen
+
+    def _replay_answer(self, call: str | None, answer: object) -> None:
+        ticket = self.ledger.tickets.get(call or "")
+        if call is None or ticket is None or answer is None:
+            return
+        if answer in ("approve", "approved", "yes", True):
+            self.answered.add(call)
+            self.product.approve(ticket, actor="replay")
+        else:
+            self.product.deny(ticket, actor="replay")
 
     def _cancel(self, event: Control) -> list[Seen]:
         if event.grace_s and event.ack is not True:
@@ -326,13 +358,18 @@ class _Story:
         if event.call is not None:
             replies = self.product.cancel(self._known(event.call), acknowledged=acknowledged)
         else:
-            replies = self.product.cancel_all(acknowledged=acknowledged)
+            replies = self.product.cancel_all(event.session, event.agent, acknowledged=acknowledged)
         seen: list[Seen] = []
         for reply in replies:
             call = reply.call_id
             one = of_reply(reply, call=call, hold=self.product.hold(reply.ticket))
+            if one.rule == "waiting.cancelled.stopped":
+                # It stays stopped until a new turn.
+                one = replace(one, decisions=one.decisions | {"stop"}, stops="action")
             if one.outcome == "unknown":
                 self.ledger.is_unknown(one)
+            else:
+                self.ledger.open.discard(call)
             self.ledger.show(one)
             seen.append(replace(one, is_own=event.call in (None, call)))
             if event.call is not None and event.call != call:

@@ -19,6 +19,8 @@ class Scripted(BaseChatModel):
     script: list[Any]
     again: bool = False
     prefix: str = "m"
+    # New message and call ids at every call, as real models make them.
+    fresh: bool = False
     asked: list[Any]
 
     @property
@@ -41,10 +43,11 @@ class Scripted(BaseChatModel):
             said = AIMessage("done", id=f"{self.prefix}end{len(messages)}")
         else:
             line = self.script[min(step, len(self.script) - 1)]
-            said = line if isinstance(line, AIMessage) else says(step, line, prefix=self.prefix)
+            prefix = f"{self.prefix}{len(self.asked)}_" if self.fresh else self.prefix
+            said = line if isinstance(line, AIMessage) else says(step, line, prefix=prefix)
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-def model(*script: Says | AIMessage, again: bool = False, prefix: str = "m") -> Scripted:
+def model(*script: Says | AIMessage, again: bool = False, prefix: str = "m", fresh: bool = False) -> Scripted:
     """Return a scripted model."""
-    return Scripted(script=list(script), again=again, prefix=prefix, asked=[])
+    return Scripted(script=list(script), again=again, prefix=prefix, fresh=fresh, asked=[])

@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
@@ -19,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from forbear import Controller, Refused
-from forbear.errors import ConfigError
+from forbear.errors import ConfigError, UsageError
 from forbear_adapters.langchain import RecoveryMiddleware
 from forbear_adapters.langgraph import deliver_ready
 from tests.integration.langchain.chat import Scripted, model
@@ -111,6 +112,18 @@ def test_a_daily_limit_is_waited_for_and_not_hammered() -> None:
             return "ordered"
 
         return [tool("order", order)]
+
+    def capped(world: World) -> list[Any]:
+        def order(n: int) -> str:
+            world.do("order", n)
+            raise RuntimeError("limit reached, resets in 6 hours")
+
+        return [tool("order", order)]
+
+    world = World()
+    retries = ToolRetryMiddleware(initial_delay=0.0, jitter=False)
+    agent(model(*ORDER[:2]), capped(world), retries).invoke(human(), T)
+    assert world.count("order") == 6
 
     clock, world = FakeClock(), World()
     with controller(clock=clock) as governed:
@@ -221,8 +234,7 @@ def test_several_prompts_are_answered_each_by_its_own() -> None:
         graph.invoke(Command(resume={pause: yes(prompt)}), T)
         assert world.done == [("order", 2)]
         # The other pause gets the answer of the first one: it answers nothing.
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume={by_call["m0c0"][0]: yes(prompt)}), T)
+        paused = graph.invoke(Command(resume={by_call["m0c0"][0]: yes(prompt)}), T)
         assert world.done == [("order", 2)]
         out = graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("order", 2), ("order", 1)]
@@ -312,6 +324,21 @@ def test_a_layer_between_the_middleware_and_the_tool_is_refused() -> None:
     assert world.done == []
 
 
+def test_a_misspelt_tool_is_found_by_a_strict_controller() -> None:
+    """Bare: a gate on a misspelt name is no gate, and nobody says so. Strict: the undeclared tool does not run."""
+    world = World()
+    tools = [doing(world, "order")]
+    hitl = HumanInTheLoopMiddleware(interrupt_on={"oder": True})
+    agent(model(ORDER[0]), tools, hitl, saver=InMemorySaver()).invoke(human(), T)
+    assert world.count("order") == 1
+    with controller(strict=True) as governed:
+        governed.declare("oder", effect="write", approval="always")
+        graph = agent(model(ORDER[0]), tools, RecoveryMiddleware(governed), saver=InMemorySaver())
+        with pytest.raises(UsageError, match=r"'order'.*must be declared"):
+            graph.invoke(human(), T)
+    assert world.count("order") == 1
+
+
 def test_a_forced_tool_that_is_held_ends_the_run() -> None:
     """A model that is made to call a refused tool cannot stop by itself: the run ends at the first held call."""
     world = World()
@@ -326,6 +353,22 @@ def test_a_forced_tool_that_is_held_ends_the_run() -> None:
         out = agent(said, _refusing(world), Forcing(), RecoveryMiddleware(governed)).invoke(human(), T)
     assert world.count("order") == 1
     assert len(said.asked) <= 3
+    assert "stopped using tools" in out["messages"][-1].content
+
+
+def test_a_summary_is_no_turn() -> None:
+    """`SummarizationMiddleware` writes a human message in the middle of a run: what was refused stays refused."""
+    world = World()
+    summarizer = model("a summary", "a summary", "a summary", "a summary", "a summary", "a summary")
+    shorten = SummarizationMiddleware(summarizer, trigger=("messages", 4), keep=("messages", 2))
+    with controller() as governed:
+        governed.declare("order", effect="write", operation="orders", target="desk")
+        # After a summary the model begins its script again: with the same call, in another wording.
+        said = model([("order", {"n": 1})], [("order", {"n": 2})], [("order", {"n": 3})], again=True, fresh=True)
+        graph = agent(said, _refusing(world), shorten, RecoveryMiddleware(governed), saver=InMemorySaver())
+        out = graph.invoke(human(), T)
+    assert any(message.additional_kwargs.get("lc_source") for message in out["messages"])
+    assert world.count("order") == 1
     assert "stopped using tools" in out["messages"][-1].content
 
 

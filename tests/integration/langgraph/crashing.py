@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def _tools(folder: Path, *, dies: bool, meet: Callable[[], object] | None = None
         if meet is not None:
             meet()
         _note(folder, "gated")
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
         return "gated done"
 
     return [tool("early", early), tool("order", order), tool("gated", gated)]
@@ -98,7 +101,7 @@ def _second_life(folder: Path, mode: str, *, governed: bool) -> None:
         controller.close()
 
 
-def _live(target: Callable[[], None]) -> int:
+def _live(target: Callable[[], object]) -> int:
     """Run a life in a process of its own; return its exit status (negative = killed by that signal)."""
     process = multiprocessing.get_context("fork").Process(target=target)
     process.start()
@@ -114,6 +117,29 @@ def crash(folder: Path, mode: str, *, governed: bool) -> dict[str, Any]:
     ended = _live(lambda: _second_life(folder, mode, governed=governed))
     said = json.loads((folder / "answers").read_text())
     return {"exits": [died, ended], "effects": _effects(folder), "answers": said}
+
+
+GATED: list[Any] = [[("early", {"n": 1}), ("gated", {"n": 1})]]
+
+
+def crash_after_approval(folder: Path, *, governed: bool) -> dict[str, Any]:
+    """Pause, approve, die in the middle of the approved write, start again with the same answer, and count."""
+    folder.mkdir(parents=True)
+
+    def live(prefix: str, *, dies: bool) -> None:
+        graph, controller = _open(folder, _tools(folder, dies=dies), governed=governed, script=GATED, prefix=prefix)
+        path = folder / "answer"
+        if not path.exists():
+            state = graph.invoke(human(), thread())
+            path.write_text(json.dumps(yes(*questions(state)) if governed else "yes"))
+        else:
+            out = graph.invoke(Command(resume=json.loads(path.read_text())), thread())
+            (folder / "answers").write_text(json.dumps([str(message.content) for message in answers(out)]))
+        if controller is not None:
+            controller.close()
+
+    exits = [_live(partial(live, "a", dies=dies)) for dies in (False, True, False)]
+    return {"exits": exits, "effects": _effects(folder), "answers": json.loads((folder / "answers").read_text())}
 
 
 def race(folder: Path, *, governed: bool) -> dict[str, Any]:
@@ -156,6 +182,7 @@ def main(root: Path) -> dict[str, Any]:
         name = "governed" if governed else "bare"
         for mode in MODES:
             report[f"{name} {mode}"] = crash(root / name / mode, mode, governed=governed)
+        report[f"{name} approved"] = crash_after_approval(root / name / "approved", governed=governed)
         report[f"{name} race"] = race(root / name / "race", governed=governed)
     return report
 

@@ -5,12 +5,14 @@ Each test first does the same with plain LangGraph and `interrupt()` in a wrappe
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -137,12 +139,29 @@ def test_an_answer_never_reaches_another_call() -> None:
         assert [prompt["ticket"] for prompt in questions(paused)] == [first["ticket"]]
         # The ticket of one with the fingerprint of the other answers nothing.
         crossed = {first["ticket"]: {"decision": "approve", "fingerprint": second["fingerprint"]}}
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=crossed), T)
+        paused = graph.invoke(Command(resume=crossed), T)
         assert world.done == [("gated", 2)]
         out = graph.invoke(Command(resume=yes(first)), T)
     assert world.done == [("gated", 2), ("gated", 1)]
     assert [m.content for m in answers(out)] == ["gated 1", "gated 2"]
+
+
+def test_a_resume_value_of_another_form_answers_nothing_and_is_warned_about_once() -> None:
+    """A bare "yes" is no answer to a prompt that names a ticket: the question is asked again, and the line is named."""
+    world = World()
+    with controller() as governed:
+        node = RecoveryToolNode(_tools(world), _declared(governed))
+        graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
+        first = questions(graph.invoke(human(), T))
+        with pytest.warns(RuntimeWarning, match=r"no answer to a prompt.*test_approval\.py:\d+"):
+            paused = graph.invoke(Command(resume="yes"), T)
+        assert questions(paused) == first
+        assert world.done == []
+        for value in (True, ["approve"], {"decision": "approve"}):
+            paused = graph.invoke(Command(resume=value), T)
+        assert world.done == []
+        graph.invoke(Command(resume=yes(*questions(paused))), T)
+    assert world.done == [("gated", 1)]
 
 
 def test_a_duplicate_answer_never_answers_the_next_question() -> None:
@@ -162,8 +181,7 @@ def test_a_duplicate_answer_never_answers_the_next_question() -> None:
         graph = build(Model(*script), node, saver=InMemorySaver())
         first = yes(*questions(graph.invoke(human(), T)))
         graph.invoke(Command(resume=first), T)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=first), T)
+        paused = graph.invoke(Command(resume=first), T)
         assert world.done == [("gated", 1)]
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1), ("gated", 2)]
@@ -436,6 +454,38 @@ def test_a_tool_that_pauses_by_itself_passes_through_and_resumes() -> None:
     assert [m.content for m in answers(out)] == ["free 1", "said sure"]
 
 
+def test_a_wrapper_that_catches_everything_never_swallows_a_pause() -> None:
+    """Bare: `except Exception` in a wrapper swallows the interrupt, and the model is told that something failed."""
+    world = World()
+
+    def careless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    async def acareless(request: Any, execute: Callable[[Any], Any]) -> Any:
+        try:
+            return await execute(request)
+        except Exception:  # noqa: BLE001 - that is the harm
+            return ToolMessage("failed", tool_call_id=request.tool_call["id"])
+
+    def asks(n: int) -> str:
+        world.do("asks", n)
+        return f"said {interrupt(n)}"
+
+    tools = [tool("asks", asks), *_tools(world)]
+    graph = build(Model([("asks", {"n": 1})]), bare(tools, wrap_tool_call=careless), saver=InMemorySaver())
+    assert "__interrupt__" not in graph.invoke(human(), T)
+
+    for script in ([("asks", {"n": 1})], [("gated", {"n": 1})]):
+        with controller() as governed:
+            node = RecoveryToolNode(tools, _declared(governed), wrap_tool_call=careless, awrap_tool_call=acareless)
+            assert "__interrupt__" in build(Model(script), node, saver=InMemorySaver()).invoke(human(), T)
+            graph = build(Model(script), node, saver=InMemorySaver())
+            assert "__interrupt__" in asyncio.run(graph.ainvoke(human(), thread("other")))
+
+
 def test_two_tools_of_one_message_that_pause_by_themselves_are_an_error_not_a_mix_up() -> None:
     """LangGraph tells the answers of one task apart by order only, so ours refuses to guess; `Send` keeps them apart."""
 
@@ -479,8 +529,7 @@ def test_an_expired_prompt_is_void() -> None:
         graph = build(Model([("gated", {"n": 1})]), node, saver=InMemorySaver())
         late = yes(*questions(graph.invoke(human(), T)))
         clock.sleep(61)
-        with pytest.warns(RuntimeWarning, match="answers no open question"):
-            paused = graph.invoke(Command(resume=late), T)
+        paused = graph.invoke(Command(resume=late), T)
         assert world.done == []
         graph.invoke(Command(resume=yes(*questions(paused))), T)
     assert world.done == [("gated", 1)]

@@ -44,6 +44,17 @@ def test_a_finished_call_whose_checkpoint_is_lost_is_not_repeated(report: dict[s
     assert report["governed exit"]["answers"][0] == "early done"
 
 
+def test_an_approved_write_that_was_killed_is_not_repeated_by_the_same_answer(report: dict[str, Any]) -> None:
+    """Bare: the answer is posted again after the kill, and the approved write and its sibling happen twice. Ours: once."""
+    bare, governed = report["bare approved"], report["governed approved"]
+    assert bare["exits"] == governed["exits"] == [0, -9, 0]
+    assert bare["effects"].count("gated") == 2
+    assert bare["effects"].count("early") == 3
+    assert governed["effects"] == ["early", "gated"]
+    assert governed["answers"][0] == "early done"
+    assert "OUTCOME_UNKNOWN" in governed["answers"][1]
+
+
 def test_two_processes_that_resume_one_pause_execute_once(report: dict[str, Any]) -> None:
     """Bare: the effect happens twice. Ours: once, and both processes end well."""
     assert report["bare race"]["effects"] == ["gated", "gated"]

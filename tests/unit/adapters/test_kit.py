@@ -147,8 +147,14 @@ def test_turn_step_and_siblings_come_from_the_messages() -> None:
     assert turn_of(messages) == "h2"
     assert turn_of([HumanMessage("x"), AIMessage("y"), HumanMessage("z")]) == "human:2"
     assert turn_of([AIMessage("y")]) is None
+    summary = HumanMessage("a summary", id="s1", additional_kwargs={"lc_source": "summarization"})
+    assert turn_of([HumanMessage("x", id="h1"), summary]) == "h1"
+    assert turn_of([summary]) is None
     assert (step_of(messages, [_call("c3")]).name, step_of(messages, [_call("c2")]).name) == ("a2", "a1")
     assert step_of(messages, [_call("c2")]).calls == ("c1", "c2")
+    same: list[AnyMessage] = [AIMessage("", tool_calls=[_call("c1")]), ToolMessage("x", tool_call_id="c1")]
+    names = {step_of([*same * n, same[0]], [_call("c1")]).name for n in range(3)}
+    assert len(names) == 3
     unknown = step_of(messages, [_call("c9")])
     assert unknown.calls == ("c9",)
     assert unknown.name == step_of([], [_call("c9")]).name

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,7 @@ class Scripted:
 
 @pytest.fixture
 def clock() -> ManualClock:
+    """Return a clock that the test moves."""
     return ManualClock()
 
 
@@ -43,7 +45,7 @@ def opened(clock: ManualClock) -> Iterator[Opener]:
     """Open controllers on one clock; all are closed at the end."""
     controllers: list[Controller] = []
 
-    def open_one(path: str | Path | None = ":memory:", **options: object) -> Controller:
+    def open_one(path: str | Path | None = ":memory:", **options: Any) -> Controller:
         options.setdefault("worker", False)
         options.setdefault("ids", SequenceIds(start=1 + 10_000 * len(controllers)))
         options.setdefault("clock", clock)
@@ -58,9 +60,11 @@ def opened(clock: ManualClock) -> Iterator[Opener]:
 
 @pytest.fixture
 def controller(opened: Opener) -> Controller:
+    """Open a controller in memory."""
     return opened()
 
 
 @pytest.fixture
 def scripted() -> type[Scripted]:
+    """Return the class of scripted tools."""
     return Scripted

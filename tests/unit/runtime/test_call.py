@@ -6,6 +6,7 @@ import asyncio
 import threading
 import warnings
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,22 +17,25 @@ RATE = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=2)
 FROZEN = Refused("DESK_FROZEN", recovery="do_not_retry")
 
 
-def rules(controller):
+def rules(controller: Any) -> Any:
+    """Return the rules of the journal."""
     return [line.rule for _, line in controller.store.journal(limit=1000)]
 
 
-def actions(controller, run="r"):
+def actions(controller: Any, run: Any = "r") -> Any:
+    """Return the live action rows of a run."""
     return [row for row in controller.store.load(f"tree:{run}").rows if row.kind == "action"]
 
 
 @pytest.fixture
-def desk(controller):
+def desk(controller: Any) -> Any:
+    """Declare a read and a write."""
     controller.declare("find", effect="read")
     controller.declare("place", effect="write", target="id")
     return controller
 
 
-def test_the_value_is_the_very_object_that_the_tool_returned(desk, scripted):
+def test_the_value_is_the_very_object_that_the_tool_returned(desk: Any, scripted: Any) -> None:
     """A successful value passes through unchanged, the very object."""
     value = {"rows": [1, 2]}
     tool = scripted(value)
@@ -43,7 +47,7 @@ def test_the_value_is_the_very_object_that_the_tool_returned(desk, scripted):
     assert tool.received == [{"id": 1}, {"id": 1}]
 
 
-def test_a_refused_call_does_not_run_again_and_the_second_block_is_a_stop(desk, scripted):
+def test_a_refused_call_does_not_run_again_and_the_second_block_is_a_stop(desk: Any, scripted: Any) -> None:
     """Stop is final: after a refusal nothing covered by it executes, and other work goes on."""
     tool = scripted(FROZEN, {"ok": True})
     first = desk.call("place", {"id": 1}, run="r", execute=tool)
@@ -55,7 +59,7 @@ def test_a_refused_call_does_not_run_again_and_the_second_block_is_a_stop(desk, 
     assert desk.call("place", {"id": 2}, run="r", execute=scripted({"id": 9})).ok
 
 
-def test_a_refusal_is_told_from_the_catalogue_and_leaks_no_text_of_the_tool(desk, scripted):
+def test_a_refusal_is_told_from_the_catalogue_and_leaks_no_text_of_the_tool(desk: Any, scripted: Any) -> None:
     """Exception text reaches neither the model nor the person."""
     reply = desk.call("place", {"id": 1}, run="r", execute=scripted(ValueError("token=tok-QX19")))
     for text in (reply.for_model(), reply.for_user(), repr(reply)):
@@ -63,7 +67,9 @@ def test_a_refusal_is_told_from_the_catalogue_and_leaks_no_text_of_the_tool(desk
         assert text
 
 
-def test_a_short_wait_is_waited_inside_the_call_and_the_retry_answers_it(opened, clock, scripted):
+def test_a_short_wait_is_waited_inside_the_call_and_the_retry_answers_it(
+    opened: Any, clock: Any, scripted: Any
+) -> None:
     """A retry that is due within `inline_wait` runs inside the call, once, not before its time."""
     controller = opened(clock=type(clock)(auto_advance=True))
     controller.declare("place", effect="write", target="id")
@@ -76,7 +82,7 @@ def test_a_short_wait_is_waited_inside_the_call_and_the_retry_answers_it(opened,
     assert controller.next_due_at is None
 
 
-def test_a_wait_is_not_waited_where_the_caller_says_so(desk, clock, scripted):
+def test_a_wait_is_not_waited_where_the_caller_says_so(desk: Any, clock: Any, scripted: Any) -> None:
     """`wait=False` answers at once with the ticket, and the store keeps the wake-up."""
     tool = scripted(RATE, {"id": 7})
     reply = desk.call("place", {"id": 1}, run="r", execute=tool, wait=False)
@@ -86,7 +92,7 @@ def test_a_wait_is_not_waited_where_the_caller_says_so(desk, clock, scripted):
     assert tool.count == 1
 
 
-def test_a_long_wait_is_pending_and_never_waited_inside_the_call(desk, scripted):
+def test_a_long_wait_is_pending_and_never_waited_inside_the_call(desk: Any, scripted: Any) -> None:
     """Beyond `inline_wait` the model gets `pending` and goes on."""
     tool = scripted(Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60))
     reply = desk.call("place", {"id": 1}, run="r", execute=tool)
@@ -94,7 +100,7 @@ def test_a_long_wait_is_pending_and_never_waited_inside_the_call(desk, scripted)
     assert "waits" in reply.for_user()
 
 
-def test_a_lost_write_is_unknown_and_is_not_repeated(desk, scripted):
+def test_a_lost_write_is_unknown_and_is_not_repeated(desk: Any, scripted: Any) -> None:
     """A timeout of a write is `inspect_outcome`; nothing on its target executes before a verdict."""
     tool = scripted(TimeoutError("read timed out"))
     reply = desk.call("place", {"id": 1}, run="r", execute=tool)
@@ -104,7 +110,9 @@ def test_a_lost_write_is_unknown_and_is_not_repeated(desk, scripted):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
-def test_an_exception_that_is_no_answer_is_committed_as_unknown_before_it_goes_on(desk, scripted, error):
+def test_an_exception_that_is_no_answer_is_committed_as_unknown_before_it_goes_on(
+    desk: Any, scripted: Any, error: Any
+) -> None:
     """BaseException around a started write records `unknown` before it propagates."""
     tool = scripted(error)
     with pytest.raises(type(error)):
@@ -114,7 +122,7 @@ def test_an_exception_that_is_no_answer_is_committed_as_unknown_before_it_goes_o
     assert tool.count == 1
 
 
-def test_a_framework_signal_passes_through_and_the_call_may_be_proposed_again(desk, scripted):
+def test_a_framework_signal_passes_through_and_the_call_may_be_proposed_again(desk: Any, scripted: Any) -> None:
     """The framework's own interrupt is re-raised untouched; its re-proposal runs."""
 
     class Interrupt(Exception):
@@ -129,7 +137,7 @@ def test_a_framework_signal_passes_through_and_the_call_may_be_proposed_again(de
     assert again.value == {"id": 5}
 
 
-def test_a_replayed_write_is_delivered_from_the_record(desk, scripted):
+def test_a_replayed_write_is_delivered_from_the_record(desk: Any, scripted: Any) -> None:
     """The same run, step, call id and arguments again is answered from the record, not executed."""
     tool = scripted({"id": 9, "fills": [1.5, None]})
     first = desk.call("place", {"id": 1}, run="r", step="s", call_id="c", execute=tool)
@@ -139,7 +147,7 @@ def test_a_replayed_write_is_delivered_from_the_record(desk, scripted):
     assert tool.count == 1
 
 
-def test_a_result_that_has_no_json_form_is_already_satisfied_when_replayed(desk, scripted):
+def test_a_result_that_has_no_json_form_is_already_satisfied_when_replayed(desk: Any, scripted: Any) -> None:
     """What cannot be kept as JSON is delivered as `already_satisfied`, RESULT_NOT_KEPT; never executed again."""
     tool = scripted(object())
     desk.call("place", {"id": 1}, run="r", step="s", call_id="c", execute=tool)
@@ -150,7 +158,7 @@ def test_a_result_that_has_no_json_form_is_already_satisfied_when_replayed(desk,
     assert tool.count == 1
 
 
-def test_equal_reads_of_one_step_share_one_execution_and_the_object(desk, scripted):
+def test_equal_reads_of_one_step_share_one_execution_and_the_object(desk: Any, scripted: Any) -> None:
     """Equal calls of one step share one execution; every answer but the first is suppressed."""
     value = {"price": 3}
     tool = scripted(value)
@@ -161,7 +169,7 @@ def test_equal_reads_of_one_step_share_one_execution_and_the_object(desk, script
     assert tool.count == 1
 
 
-def test_equal_calls_at_the_same_time_join_in_threads(desk, scripted):
+def test_equal_calls_at_the_same_time_join_in_threads(desk: Any, scripted: Any) -> None:
     """A call whose equal is in flight waits for its result in this process."""
     entered, release = threading.Event(), threading.Event()
 
@@ -188,7 +196,7 @@ def test_equal_calls_at_the_same_time_join_in_threads(desk, scripted):
     assert sorted(reply.suppressed for reply in replies) == [False, True]
 
 
-async def test_equal_calls_at_the_same_time_join_in_tasks(desk, scripted):
+async def test_equal_calls_at_the_same_time_join_in_tasks(desk: Any, scripted: Any) -> None:
     """The same on an event loop."""
     release = asyncio.Event()
     calls = []
@@ -208,11 +216,12 @@ async def test_equal_calls_at_the_same_time_join_in_tasks(desk, scripted):
     assert len(calls) == 1
 
 
-async def test_a_cancelled_task_leaves_an_unknown_write_and_a_fresh_read(desk):
+async def test_a_cancelled_task_leaves_an_unknown_write_and_a_fresh_read(desk: Any) -> None:
     """CancelledError of a running write is unknown before it goes on; a read may simply be proposed again."""
 
     async def hang(**_: object) -> object:
         await asyncio.Event().wait()
+        return None
 
     for name, rule in (("place", "running.cancelled.unknown"), ("find", "running.cancelled.nothing_landed")):
         task = asyncio.create_task(desk.acall(name, {"id": 1}, run=name, execute=hang))
@@ -223,14 +232,17 @@ async def test_a_cancelled_task_leaves_an_unknown_write_and_a_fresh_read(desk):
         assert rules(desk)[-1] == rule
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_inside_its_call_cancels_the_retry(opened, scripted):
+async def test_a_task_that_is_cancelled_while_it_waits_inside_its_call_cancels_the_retry(
+    opened: Any, scripted: Any
+) -> None:
     """A cancelled wait is no retry any more: the call is stopped until a new turn."""
     controller = opened()
     controller.declare("place", effect="write", target="id")
     tool = scripted(RATE, {"id": 1})
     task = asyncio.create_task(controller.acall("place", {"id": 1}, run="r", execute=tool))
-    while controller.engine.clock.sleepers == 0:
+    for _ in range(10):
         await asyncio.sleep(0)
+    assert controller.engine.clock.sleepers == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -238,16 +250,16 @@ async def test_a_task_that_is_cancelled_while_it_waits_inside_its_call_cancels_t
     assert rules(controller)[-1] == "waiting.cancelled.stopped"
 
 
-async def test_call_on_a_running_loop_is_a_loud_error(desk, scripted):
+async def test_call_on_a_running_loop_is_a_loud_error(desk: Any, scripted: Any) -> None:
     """`call` never blocks an event loop."""
     with pytest.raises(UsageError, match="acall"):
         desk.call("find", {}, run="r", execute=scripted(1))
 
 
-async def test_an_async_approval_rule_works_under_acall_only(controller, scripted):
+async def test_an_async_approval_rule_works_under_acall_only(controller: Any, scripted: Any) -> None:
     """A rule may be async; the sync call says so instead of guessing."""
 
-    async def rule(arguments):
+    async def rule(arguments: Any) -> Any:
         return ("ask", "large") if arguments["n"] > 5 else "allow"
 
     controller.declare("pay", effect="write", approval=rule)
@@ -258,10 +270,10 @@ async def test_an_async_approval_rule_works_under_acall_only(controller, scripte
         controller.propose("pay", {"n": 9}, run="r")
 
 
-def test_a_checker_that_raises_is_no_verdict_and_the_call_does_not_run(controller, scripted):
+def test_a_checker_that_raises_is_no_verdict_and_the_call_does_not_run(controller: Any, scripted: Any) -> None:
     """A failing checker parks the call, and blocks it when it stays down; never a yes."""
 
-    def rule(_arguments):
+    def rule(_arguments: Any) -> None:
         raise RuntimeError("secret-text")
 
     controller.declare("pay", effect="write", approval=rule)
@@ -271,16 +283,16 @@ def test_a_checker_that_raises_is_no_verdict_and_the_call_does_not_run(controlle
     assert tool.count == 0
 
 
-def test_a_missing_run_id_is_one_warning_that_names_the_line(controller, scripted):
+def test_a_missing_run_id_is_one_warning_that_names_the_line(controller: Any, scripted: Any) -> None:
     """Calls without a run are runs of their own, and the caller is told once."""
     with pytest.warns(RuntimeWarning, match=r"test_call\.py:\d+") as caught:
         controller.call("find", {}, execute=scripted(1))
-        controller.call("find", {}, execute=scripted(1))
+    controller.call("find", {}, execute=scripted(1))
     assert len(caught) == 1
     assert caught[0].filename == __file__
 
 
-def test_strict_makes_a_missing_run_and_an_undeclared_tool_errors(opened, scripted):
+def test_strict_makes_a_missing_run_and_an_undeclared_tool_errors(opened: Any, scripted: Any) -> None:
     """`strict=True` leaves nothing to guessing."""
     controller = opened(strict=True)
     controller.declare("find", effect="read")
@@ -290,7 +302,7 @@ def test_strict_makes_a_missing_run_and_an_undeclared_tool_errors(opened, script
         controller.call("other", {}, run="r", execute=scripted(1))
 
 
-def test_a_value_that_is_no_json_is_named_by_its_path_and_never_shown(desk, scripted):
+def test_a_value_that_is_no_json_is_named_by_its_path_and_never_shown(desk: Any, scripted: Any) -> None:
     """An argument without a JSON form is a UsageError with the path, never the value."""
     tool = scripted(1)
     with pytest.raises(UsageError, match="'a/0/b'") as error:
@@ -299,7 +311,7 @@ def test_a_value_that_is_no_json_is_named_by_its_path_and_never_shown(desk, scri
     assert tool.count == 0
 
 
-def test_arguments_as_json_text_are_read_and_unreadable_ones_are_blocked(desk, scripted):
+def test_arguments_as_json_text_are_read_and_unreadable_ones_are_blocked(desk: Any, scripted: Any) -> None:
     """A text that is no JSON object is INPUT_INVALID; a truncated message is INPUT_TRUNCATED; neither runs."""
     tool = scripted(1)
     assert desk.call("find", '{"id": 3}', run="r", execute=tool).ok
@@ -311,7 +323,7 @@ def test_arguments_as_json_text_are_read_and_unreadable_ones_are_blocked(desk, s
     assert tool.count == 1
 
 
-def test_missing_required_arguments_are_named(controller, scripted):
+def test_missing_required_arguments_are_named(controller: Any, scripted: Any) -> None:
     """A call without a required argument is blocked, and the names are told."""
     controller.declare("pay", effect="write", required=["amount", "to"])
     reply = controller.call("pay", {"to": "x"}, run="r", execute=scripted(1))
@@ -319,13 +331,13 @@ def test_missing_required_arguments_are_named(controller, scripted):
     assert [field.name for field in reply.envelope.invalid_fields] == ["amount"]
 
 
-def test_a_misspelt_field_is_an_error(controller):
+def test_a_misspelt_field_is_an_error(controller: Any) -> None:
     """A misspelt policy field names the nearest one."""
     with pytest.raises(ConfigError, match="repeatable"):
         controller.declare("find", effect="read", repeateble=False)
 
 
-def test_the_decorator_declares_binds_and_returns_the_function(controller):
+def test_the_decorator_declares_binds_and_returns_the_function(controller: Any) -> None:
     """`tool` registers executor and policy and returns the same function."""
 
     def quote(symbol: str) -> dict[str, str]:
@@ -335,14 +347,14 @@ def test_the_decorator_declares_binds_and_returns_the_function(controller):
     assert controller.call("quote", {"symbol": "X"}, run="r").value == {"symbol": "X"}
 
 
-def test_a_tool_without_an_executor_is_an_error_before_anything_is_decided(desk):
+def test_a_tool_without_an_executor_is_an_error_before_anything_is_decided(desk: Any) -> None:
     """Nothing is stored about a call that nobody could run."""
     with pytest.raises(UsageError, match="executor"):
         desk.call("find", {}, run="r")
     assert rules(desk) == []
 
 
-def test_policies_come_from_a_mapping_and_from_toml(controller, scripted, tmp_path):
+def test_policies_come_from_a_mapping_and_from_toml(controller: Any, scripted: Any, tmp_path: Any) -> None:
     """All ways of declaring build the same policy."""
     path = tmp_path / "policy.toml"
     path.write_text('[tools.pay]\neffect = "write"\ntarget = "to"\n')
@@ -350,7 +362,9 @@ def test_policies_come_from_a_mapping_and_from_toml(controller, scripted, tmp_pa
     assert controller.declare_from(path) == one
 
 
-def test_an_idempotency_key_goes_into_its_argument_only_at_execution(controller, clock, scripted):
+def test_an_idempotency_key_goes_into_its_argument_only_at_execution(
+    controller: Any, clock: Any, scripted: Any
+) -> None:
     """The key is stable until the action completes, changes after it, and appears nowhere else."""
     controller.declare("pay", effect="write", idempotency_key="idem")
     wait = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60)
@@ -367,7 +381,7 @@ def test_an_idempotency_key_goes_into_its_argument_only_at_execution(controller,
     assert not any(key.encode() in stored + journal for key in keys)
 
 
-def test_a_tool_with_a_timeout_is_given_up_and_its_late_answer_is_the_truth(opened):
+def test_a_tool_with_a_timeout_is_given_up_and_its_late_answer_is_the_truth(opened: Any) -> None:
     """Where the author declared a timeout the call answers `unknown`; what the tool says later settles it."""
     controller = opened()
     controller.declare("pay", effect="write", limits={"timeout": 0.01})
@@ -386,7 +400,7 @@ def test_a_tool_with_a_timeout_is_given_up_and_its_late_answer_is_the_truth(open
     assert [ready.value for ready in controller.run("r").inbox()] == [{"id": 1}]
 
 
-def test_a_new_turn_id_begins_a_turn_once(desk, scripted):
+def test_a_new_turn_id_begins_a_turn_once(desk: Any, scripted: Any) -> None:
     """An id of the root run that was not seen before begins a turn; an older one that comes again does not."""
     for turn in ("m1", "m1", "m2", "m1"):
         desk.call("find", {"t": turn}, run="r", turn=turn, execute=scripted(1))
@@ -395,7 +409,7 @@ def test_a_new_turn_id_begins_a_turn_once(desk, scripted):
     assert rules(desk).count("tree.turn_began") == 2
 
 
-def test_a_run_that_starts_inside_a_governed_call_is_a_child(desk, scripted):
+def test_a_run_that_starts_inside_a_governed_call_is_a_child(desk: Any, scripted: Any) -> None:
     """Refusals hold for the whole run tree, also where nobody passed a parent."""
     tool = scripted(FROZEN)
 
@@ -408,7 +422,7 @@ def test_a_run_that_starts_inside_a_governed_call_is_a_child(desk, scripted):
     assert desk.run("sub").root == "main"
 
 
-def test_a_run_belongs_to_one_tree(desk, opened):
+def test_a_run_belongs_to_one_tree(desk: Any, opened: Any) -> None:
     """A run's tree is fixed when it is first seen, also for another process."""
     desk.run("child", parent="a")
     assert desk.run("grandchild", parent="child").root == "a"
@@ -418,7 +432,7 @@ def test_a_run_belongs_to_one_tree(desk, opened):
         desk.run("x", parent="x")
 
 
-def test_a_quota_holds_all_runs_of_a_principal(controller, scripted):
+def test_a_quota_holds_all_runs_of_a_principal(controller: Any, scripted: Any) -> None:
     """What one run's quota refuses, another run of the same principal does not try."""
     controller.declare("send", effect="write", quota="mail", target="to")
     tool = scripted(Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60), 1)
@@ -431,16 +445,13 @@ def test_a_quota_holds_all_runs_of_a_principal(controller, scripted):
     assert tool.count == 2
 
 
-def test_a_halted_run_is_told_to_the_person_with_what_was_done(desk, scripted):
+def test_a_halted_run_is_told_to_the_person_with_what_was_done(desk: Any, scripted: Any) -> None:
     """A halt names its reason, what was completed and what is pending, to the person too."""
     desk.call("find", {}, run="r", execute=scripted(1))
     tool = scripted(FROZEN)
     desk.call("place", {"id": 1}, run="r", execute=tool)
-    for n in range(20):
-        reply = desk.call("place", {"id": 1, "n": n}, run="r", execute=tool)
-        if reply.answer is Answer.HALTED:
-            break
-    assert reply.answer is Answer.HALTED
+    answers = [desk.call("place", {"id": 1, "n": n}, run="r", execute=tool).answer for n in range(20)]
+    assert answers[-1] is Answer.HALTED
     assert desk.run("r").halted
     again = desk.call("find", {"other": 1}, run="r", execute=scripted(1))
     assert again.answer is Answer.HALTED
@@ -451,7 +462,7 @@ def test_a_halted_run_is_told_to_the_person_with_what_was_done(desk, scripted):
     assert desk.call("find", {"other": 1}, run="r", execute=scripted(1)).ok
 
 
-def test_observe_mode_changes_nothing_for_the_caller(opened, scripted):
+def test_observe_mode_changes_nothing_for_the_caller(opened: Any, scripted: Any) -> None:
     """An observed tool runs whatever is answered; what would have been answered is in the journal."""
     controller = opened(mode="observe")
     controller.declare("place", effect="write", target="id")
@@ -465,7 +476,7 @@ def test_observe_mode_changes_nothing_for_the_caller(opened, scripted):
     assert controller.next_due_at is None
 
 
-def test_no_warning_is_raised_by_an_ordinary_call(desk, scripted):
+def test_no_warning_is_raised_by_an_ordinary_call(desk: Any, scripted: Any) -> None:
     """Ordinary use is silent."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,13 +7,15 @@ import gc
 import random
 import threading
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
 from forbear.core.states import Completed, Running
 from forbear.core.vocabulary import Answer
 from forbear.errors import Refused, StoreError
-from forbear.runtime.lane import LaneReply, plain_key
+from forbear.runtime.lane import plain_key
+from forbear.runtime.lanes import LaneReply
 from forbear.testing.clock import ManualClock, SequenceIds
 
 ANSWERS = [
@@ -32,12 +34,12 @@ ANSWERS = [
 ]
 
 
-def whole_way(controller):
+def whole_way(controller: Any) -> None:
     """Close the lane of a controller."""
     controller.engine.lanes.policies = {}
 
 
-def story(seed: int):
+def story(seed: int) -> Any:
     """A random story: what the model, its tools, people and the clock do."""
     rng = random.Random(seed)
     steps = []
@@ -59,42 +61,35 @@ def story(seed: int):
     return steps
 
 
-def play(controller, clock, steps, taken):
+def play(controller: Any, clock: Any, steps: Any, taken: Any) -> Any:
     """Play a story and return what the callers got and what the tools received."""
-    got, received = [], []
+    got: list[Any] = []
+    received: list[Any] = []
     for step in steps:
         kind, answer = step["kind"], step["answer"]
 
-        def tool(answer=answer, **arguments: object) -> object:
+        def tool(answer: Any = answer, **arguments: object) -> object:
             received.append(arguments)
             if isinstance(answer, BaseException):
                 raise answer
             return answer
 
         where = {"step": step["step"], "call_id": step["call_id"], "siblings": step["siblings"]}
-        match kind:
-            case "read":
-                reply = controller.call(
-                    step["tool"], {"n": step["n"]}, run="r", execute=tool, wait=False, **where, **step["where"]
-                )
-            case "child":
-                reply = controller.call(
-                    step["tool"], {"n": step["n"]}, run="kid", parent="r", execute=tool, wait=False, **where
-                )
-            case "write":
-                reply = controller.call("place", {"n": step["n"]}, run="r", execute=tool, wait=False, **where)
-            case "turn":
-                controller.run("r").new_turn()
-                continue
-            case "time":
-                clock.advance(step["seconds"])
-                continue
-            case "restart":
-                controller.run("r").restarted()
-                continue
-            case "inbox":
-                got.extend(("inbox", ready.rule) for ready in controller.run("r").inbox())
-                continue
+        if kind == "turn":
+            controller.run("r").new_turn()
+        elif kind == "time":
+            clock.advance(step["seconds"])
+        elif kind == "restart":
+            controller.run("r").restarted()
+        elif kind == "inbox":
+            got.extend(("inbox", ready.rule) for ready in controller.run("r").inbox())
+        if kind not in {"read", "child", "write"}:
+            continue
+        extra = {"run": "kid", "parent": "r"} if kind == "child" else {"run": "r"}
+        name = "place" if kind == "write" else step["tool"]
+        if kind == "read":
+            extra |= step["where"]
+        reply = controller.call(name, {"n": step["n"]}, execute=tool, wait=False, **where, **extra)
         taken.append(isinstance(reply, LaneReply))
         got.append(
             (
@@ -106,7 +101,7 @@ def play(controller, clock, steps, taken):
     return got, received
 
 
-def without_ids(value):
+def without_ids(value: Any) -> Any:
     """Return a state without what is random or counts ids."""
     phase = value.phase
     if isinstance(phase, Completed):
@@ -119,7 +114,7 @@ def without_ids(value):
     return replace(value, phase=phase)
 
 
-def state(controller):
+def state(controller: Any) -> Any:
     """Return what the tree holds after everything was given back."""
     live = controller.engine.world.enter("r")
     try:
@@ -134,15 +129,17 @@ def state(controller):
         live.lock.release()
 
 
-def journal(controller):
-    controller.engine.world.flush()
+def journal(controller: Any) -> Any:
+    """Return the journal without what is random."""
+    controller.engine.world.batch.flush()
     return sorted((line.rule, line.action, line.run, line.at_us) for _, line in controller.store.journal(limit=9999))
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_the_lane_and_the_whole_way_agree(opened, block):
+def test_the_lane_and_the_whole_way_agree(opened: Any, block: Any) -> None:
     """In random stories both ways give the same answers, run the same tools and leave the same state and journal."""
-    taken, never = [], []
+    taken: list[bool] = []
+    never: list[bool] = []
     for seed in range(block * 40, block * 40 + 40):
         results = []
         for lane in (True, False):
@@ -163,14 +160,15 @@ def test_the_lane_and_the_whole_way_agree(opened, block):
 
 
 @pytest.fixture
-def desk(opened):
+def desk(opened: Any) -> Any:
+    """Declare a read and a write."""
     controller = opened()
     controller.declare("find", effect="read")
     controller.declare("place", effect="write", target="n")
     return controller
 
 
-def test_a_plain_read_takes_the_lane_and_commits_nothing(desk, scripted):
+def test_a_plain_read_takes_the_lane_and_commits_nothing(desk: Any, scripted: Any) -> None:
     """A succeeding declared read moves counters in memory only, and is journalled with the next batch."""
     tool = scripted({"rows": 1})
     for n in range(5):
@@ -180,7 +178,7 @@ def test_a_plain_read_takes_the_lane_and_commits_nothing(desk, scripted):
     assert desk.store.load("tree:r").version == 0
     rules = [line.rule for _, line in desk.store.journal()]
     assert rules == ["policy.noted"]
-    desk.engine.world.flush()
+    desk.engine.world.batch.flush()
     assert [line.rule for _, line in desk.store.journal()].count("running.returned.completed") == 5
 
 
@@ -200,7 +198,7 @@ def test_a_plain_read_takes_the_lane_and_commits_nothing(desk, scripted):
     ],
     ids=str,
 )
-def test_a_policy_that_asks_for_more_goes_the_whole_way(opened, scripted, declared):
+def test_a_policy_that_asks_for_more_goes_the_whole_way(opened: Any, scripted: Any, declared: Any) -> None:
     """What the lane does not do is never skipped."""
     controller = opened()
     controller.declare("find", effect="read", **declared)
@@ -208,7 +206,7 @@ def test_a_policy_that_asks_for_more_goes_the_whole_way(opened, scripted, declar
     assert not isinstance(reply, LaneReply)
 
 
-def test_a_hold_that_another_process_places_is_noticed(opened, clock, scripted, tmp_path):
+def test_a_hold_that_another_process_places_is_noticed(opened: Any, clock: Any, scripted: Any, tmp_path: Any) -> None:
     """A read on the lane does not start after another process has committed what stops it."""
     one, two = opened(tmp_path / "a.db"), opened(tmp_path / "a.db")
     for controller in (one, two):
@@ -222,7 +220,7 @@ def test_a_hold_that_another_process_places_is_noticed(opened, clock, scripted, 
     assert tool.count == 1
 
 
-def test_equal_reads_of_one_step_in_threads_join_on_the_lane_too(desk):
+def test_equal_reads_of_one_step_in_threads_join_on_the_lane_too(desk: Any) -> None:
     """An equal call that meets an open flight waits for its value."""
     entered, release = threading.Event(), threading.Event()
     runs = []
@@ -253,7 +251,7 @@ def test_equal_reads_of_one_step_in_threads_join_on_the_lane_too(desk):
     assert len(runs) == 1
 
 
-async def test_an_async_read_takes_the_lane_and_its_cancellation_is_committed(desk):
+async def test_an_async_read_takes_the_lane_and_its_cancellation_is_committed(desk: Any) -> None:
     """The async lane is the same; a cancelled read may simply be proposed again."""
 
     async def tool(n: int) -> object:
@@ -271,14 +269,14 @@ async def test_an_async_read_takes_the_lane_and_its_cancellation_is_committed(de
     assert [line.rule for _, line in desk.store.journal()][-1] == "running.cancelled.nothing_landed"
 
 
-def test_a_run_that_starts_inside_a_read_on_the_lane_is_a_child(desk):
+def test_a_run_that_starts_inside_a_read_on_the_lane_is_a_child(desk: Any) -> None:
     """The lane marks its calls like the whole way does."""
     desk.call("find", {"n": 0}, run="r", step="0", call_id="0", execute=lambda n: n + 1)
     desk.call("find", {"n": 1}, run="r", step="1", call_id="1", execute=lambda n: desk.run("sub").root)
     assert desk.run("sub").root == "r"
 
 
-def test_no_progress_is_noticed_on_the_lane(desk):
+def test_no_progress_is_noticed_on_the_lane(desk: Any) -> None:
     """Equal results in a row end at the declared number, on the lane as everywhere."""
     answers = [
         desk.call("find", {"n": 1}, run="r", step=str(n), call_id=str(n), execute=lambda n: {"same": 1}).answer
@@ -288,7 +286,7 @@ def test_no_progress_is_noticed_on_the_lane(desk):
     assert Answer.EXECUTED not in answers[30:]
 
 
-def test_the_lane_leaves_no_cyclic_garbage(desk):
+def test_the_lane_leaves_no_cyclic_garbage(desk: Any) -> None:
     """A succeeding read leaves nothing for the garbage collector."""
     tool = {"rows": 1}
     for n in range(20):
@@ -303,17 +301,22 @@ def test_the_lane_leaves_no_cyclic_garbage(desk):
         gc.enable()
 
 
-def test_a_read_does_not_start_where_its_lines_cannot_be_written(desk, monkeypatch):
+def test_a_read_does_not_start_where_its_lines_cannot_be_written(desk: Any, monkeypatch: Any) -> None:
     """Reads stop when the store stops taking their records."""
-    from forbear.runtime import memory
+    from forbear.runtime import batch
 
     runs = []
-    monkeypatch.setattr(memory, "MAX_PENDING_LINES", 10)
+    monkeypatch.setattr(batch, "MAX_PENDING_LINES", 10)
     monkeypatch.setattr(desk.store, "commit", lambda change: (_ for _ in ()).throw(StoreError("full")))
     desk.engine.noted["find"] = desk.engine.tools.policy("find").digest
+
+    def read(n: int) -> None:
+        desk.call("find", {"n": n}, run="r", step=str(n), call_id=str(n), execute=lambda n: runs.append(n) or 1)
+
+    for n in range(5):
+        read(n)
     with pytest.raises(StoreError):
-        for n in range(20):
-            desk.call("find", {"n": n}, run="r", step=str(n), call_id=str(n), execute=lambda n: runs.append(n) or 1)
+        read(5)
     assert len(runs) == 5
     monkeypatch.undo()
 
@@ -321,23 +324,24 @@ def test_a_read_does_not_start_where_its_lines_cannot_be_written(desk, monkeypat
 @pytest.mark.parametrize(
     ("one", "other"), [({"a": 1}, {"a": 1.0}), ({"a": 1}, {"a": True}), ({"a": "1"}, {"a": 1}), ({"a": None}, {})]
 )
-def test_nothing_is_folded_in_the_lanes_keys(one, other):
+def test_nothing_is_folded_in_the_lanes_keys(one: Any, other: Any) -> None:
     """1, 1.0, true and "1" are four values on the lane too; order does not matter."""
     assert plain_key(one) != plain_key(other)
     assert plain_key({"a": 1, "b": 2}) == plain_key({"b": 2, "a": 1})
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, (1,), b"x", float("nan"), float("inf"), object()], ids=repr)
-def test_what_is_not_flat_goes_the_whole_way(value):
+def test_what_is_not_flat_goes_the_whole_way(value: Any) -> None:
     """Nested and unusual arguments are none of the lane's business."""
     assert plain_key({"a": value}) is None
 
 
-def test_the_lane_forgets_and_stays_bounded(desk, monkeypatch):
+def test_the_lane_forgets_and_stays_bounded(desk: Any, monkeypatch: Any) -> None:
     """A long run keeps a bounded number of actions and calls."""
-    from forbear.runtime import lane
+    from forbear.runtime import lane, lanes
 
     monkeypatch.setattr(lane, "MAX_KEPT", 50)
+    monkeypatch.setattr(lanes, "MAX_KEPT", 50)
     for n in range(500):
         desk.call("find", {"n": n}, run="r", step=str(n), call_id=str(n), execute=lambda n: n + 1)
     kept = desk.engine.world.peek("r").lane

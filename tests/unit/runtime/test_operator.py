@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,17 +14,20 @@ from forbear.runtime.operator import Operator
 from forbear.testing.clock import SequenceIds
 
 
-def rules(controller):
+def rules(controller: Any) -> Any:
+    """Return the rules of the journal."""
     return [line.rule for _, line in controller.store.journal(limit=1000)]
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Any) -> Any:
+    """Return where the store is."""
     return tmp_path / "forbear.db"
 
 
 @pytest.fixture
-def agent(opened, path):
+def agent(opened: Any, path: Any) -> Any:
+    """Open the agent's controller."""
     controller = opened(path)
     controller.declare("pay", effect="write", target="to", approval="always", secret=["card"], ignore=["memo"])
     controller.declare("find", effect="read")
@@ -31,17 +35,18 @@ def agent(opened, path):
 
 
 @pytest.fixture
-def other(agent, path, clock):
+def other(agent: Any, path: Any, clock: Any) -> Any:
     """An operator on the same file with nothing declared, as a second process has it."""
     with Operator(path, clock=clock, ids=SequenceIds(start=900_000), actor="sam") as operator:
         yield operator
 
 
-def prompt(operator):
+def prompt(operator: Any) -> Any:
+    """Return the open prompt."""
     return next(one for one in operator.pending() if one.kind == "approval")
 
 
-def test_the_prompt_shows_the_frozen_arguments_and_hides_secrets(agent, other, scripted):
+def test_the_prompt_shows_the_frozen_arguments_and_hides_secrets(agent: Any, other: Any, scripted: Any) -> None:
     """An approver sees escaped data with type and length, the run's path, the rule and how many prompts came before."""
     agent.run("sub", parent="main")
     arguments = {"to": "acct\u202e7", "n": 3, "card": "4111-1111", "note": "x" * 900, "deep": {"card": "4222"}}
@@ -60,18 +65,18 @@ def test_the_prompt_shows_the_frozen_arguments_and_hides_secrets(agent, other, s
 
 
 @pytest.mark.parametrize("char", ["\u200b", "\u202e", "\x00", "\n", "\u2028", "\U000e0041", "\ud800", "\u0301"])
-def test_characters_that_cannot_be_seen_are_written_out(char):
+def test_characters_that_cannot_be_seen_are_written_out(char: Any) -> None:
     """Control, bidi, zero-width, combining and tag characters are visible as escapes."""
     assert visible(f"a{char}b").isprintable()
     assert char not in visible(f"a{char}b")
 
 
-def test_a_backslash_cannot_imitate_an_escape():
-    """The text `\\u202e` and the character are shown differently."""
+def test_a_backslash_cannot_imitate_an_escape() -> None:
+    r"""The text `\u202e` and the character are shown differently."""
     assert visible("\\u202e") != visible("\u202e")
 
 
-def test_every_json_type_is_named():
+def test_every_json_type_is_named() -> None:
     """Type and length of each argument are said."""
     seen = shown('{"a":null,"b":true,"c":1.5,"d":"xy","e":[1,2],"f":{"k":1}}', ())
     assert [(one.type, one.length) for one in seen] == [
@@ -79,7 +84,7 @@ def test_every_json_type_is_named():
     ]  # fmt: skip
 
 
-def test_a_grant_from_another_process_is_executed_by_the_agents_process(agent, other, scripted):
+def test_a_grant_from_another_process_is_executed_by_the_agents_process(agent: Any, other: Any, scripted: Any) -> None:
     """The operator's process executes nothing; the agent's notices and runs the frozen call once."""
     tool = scripted({"paid": 1})
     agent.bind("pay", tool)
@@ -92,7 +97,7 @@ def test_a_grant_from_another_process_is_executed_by_the_agents_process(agent, o
     assert b"sam" in next(line.body for _, line in agent.store.journal() if line.rule == "awaiting_approval.granted")
 
 
-def test_an_answer_names_exactly_the_call_that_was_shown(agent, other, scripted, clock):
+def test_an_answer_names_exactly_the_call_that_was_shown(agent: Any, other: Any, scripted: Any, clock: Any) -> None:
     """A wrong fingerprint, a spent or unknown ticket and an expired prompt are errors that change nothing."""
     agent.call("pay", {"to": "a", "n": 1}, run="r", execute=scripted(1))
     asked = prompt(other)
@@ -112,7 +117,7 @@ def test_an_answer_names_exactly_the_call_that_was_shown(agent, other, scripted,
         other.approve(asked.ticket, asked.fingerprint)
 
 
-def test_a_no_stays_a_no_until_a_person_lifts_it(agent, other, scripted):
+def test_a_no_stays_a_no_until_a_person_lifts_it(agent: Any, other: Any, scripted: Any) -> None:
     """After a denial the same target is not asked about again; lifting it lets a call be asked about."""
     tool = scripted(1)
     agent.bind("pay", tool)
@@ -130,7 +135,7 @@ def test_a_no_stays_a_no_until_a_person_lifts_it(agent, other, scripted):
     assert tool.count == 0
 
 
-def test_revise_tells_the_note_and_lets_another_call_be_asked_about(agent, other, scripted):
+def test_revise_tells_the_note_and_lets_another_call_be_asked_about(agent: Any, other: Any, scripted: Any) -> None:
     """Changes requested: other arguments may be asked about; a note is one plain line."""
     agent.bind("pay", scripted(1))
     agent.call("pay", {"to": "a", "n": 1}, run="r")
@@ -144,7 +149,7 @@ def test_revise_tells_the_note_and_lets_another_call_be_asked_about(agent, other
     assert agent.call("pay", {"to": "a", "n": 9}, run="r").answer is Answer.NEEDS_APPROVAL
 
 
-def test_an_edited_call_runs_instead_and_the_original_is_superseded(agent, other, scripted):
+def test_an_edited_call_runs_instead_and_the_original_is_superseded(agent: Any, other: Any, scripted: Any) -> None:
     """What the person wrote runs, exactly; what the model proposed does not."""
     tool = scripted({"paid": 1})
     agent.bind("pay", tool)
@@ -156,7 +161,7 @@ def test_an_edited_call_runs_instead_and_the_original_is_superseded(agent, other
     assert agent.call("pay", {"to": "a", "n": 100}, run="r").answer is Answer.BLOCKED
 
 
-def test_an_edit_into_another_tool_is_another_question(agent, other, scripted):
+def test_an_edit_into_another_tool_is_another_question(agent: Any, other: Any, scripted: Any) -> None:
     """A person who names another tool is asked about that call."""
     agent.bind("find", scripted(1))
     agent.call("pay", {"to": "a"}, run="r", execute=scripted(1))
@@ -165,7 +170,7 @@ def test_an_edit_into_another_tool_is_another_question(agent, other, scripted):
     assert prompt(other).tool == "find"
 
 
-def test_a_person_resolves_an_unknown_write(agent, other, scripted):
+def test_a_person_resolves_an_unknown_write(agent: Any, other: Any, scripted: Any) -> None:
     """A verdict of a person counts at once, and the run is told."""
     agent.declare("send", effect="write", target="to")
     agent.call("send", {"to": "a"}, run="r", execute=scripted(TimeoutError()))
@@ -179,7 +184,7 @@ def test_a_person_resolves_an_unknown_write(agent, other, scripted):
     assert told.envelope.outcome is Outcome.ALREADY_SATISFIED
 
 
-def test_a_verdict_of_a_person_changes_the_next_idempotency_key(agent, other, scripted):
+def test_a_verdict_of_a_person_changes_the_next_idempotency_key(agent: Any, other: Any, scripted: Any) -> None:
     """A completion that another process records counts for the key too."""
     agent.declare("send", effect="write", idempotency_key="idem", limits={"inspect_attempts": 0})
     tool = scripted(TimeoutError(), {"id": 2})
@@ -192,7 +197,7 @@ def test_a_verdict_of_a_person_changes_the_next_idempotency_key(agent, other, sc
     assert len(set(keys)) == 2
 
 
-def test_a_halt_is_lifted_by_its_run(agent, other, scripted):
+def test_a_halt_is_lifted_by_its_run(agent: Any, other: Any, scripted: Any) -> None:
     """An operator ends the halt of a run."""
     agent.declare("send", effect="write")
     for n in range(20):
@@ -207,7 +212,7 @@ def test_a_halt_is_lifted_by_its_run(agent, other, scripted):
         other.lift()
 
 
-def test_waits_are_visible(agent, other, scripted):
+def test_waits_are_visible(agent: Any, other: Any, scripted: Any) -> None:
     """A scheduled retry is listed with its time."""
     agent.declare("send", effect="write")
     later = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60)
@@ -216,7 +221,7 @@ def test_waits_are_visible(agent, other, scripted):
     assert (wait.ticket, wait.due_at, wait.code) == (reply.ticket, reply.retry_at, "RATE_LIMITED")
 
 
-def test_a_policy_that_changed_is_journalled(agent, opened, path, scripted):
+def test_a_policy_that_changed_is_journalled(agent: Any, opened: Any, path: Any, scripted: Any) -> None:
     """Opening a store with another policy of a tool is a journal line."""
     agent.call("find", {}, run="r", execute=scripted(1))
     agent.call("find", {}, run="r", execute=scripted(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,22 +16,24 @@ from forbear.runtime.operator import Operator
 LATER = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60)
 
 
-def rules(controller):
+def rules(controller: Any) -> Any:
+    """Return the rules of the journal."""
     return [line.rule for _, line in controller.store.journal(limit=1000)]
 
 
 @pytest.fixture
-def desk(controller):
+def desk(controller: Any) -> Any:
+    """Declare a write and the check of its outcome."""
     controller.declare("find", effect="read")
     controller.declare("place", effect="write", target="id", inspect={"tool": "find", "applied_if": "non_empty"})
     return controller
 
 
-def test_a_due_retry_runs_once_and_its_result_is_handed_out_once(desk, clock, scripted):
+def test_a_due_retry_runs_once_and_its_result_is_handed_out_once(desk: Any, clock: Any, scripted: Any) -> None:
     """`work` runs what is due with the bound executor, not before its time and not twice."""
     tool = scripted(LATER, {"id": 7})
     desk.bind("place", tool)
-    ready = []
+    ready: list[Any] = []
     desk.engine.on_ready = ready.append
     waiting = desk.call("place", {"id": 1}, run="r", call_id="c")
     clock.advance(59)
@@ -46,7 +49,7 @@ def test_a_due_retry_runs_once_and_its_result_is_handed_out_once(desk, clock, sc
     assert waiting.answer is Answer.PENDING
 
 
-async def test_awork_runs_async_executors_at_the_same_time(desk, clock):
+async def test_awork_runs_async_executors_at_the_same_time(desk: Any, clock: Any) -> None:
     """Due calls of one pass do not wait for one another."""
     both = asyncio.Barrier(2)
     seen = []
@@ -66,7 +69,7 @@ async def test_awork_runs_async_executors_at_the_same_time(desk, clock):
     assert sorted(reply.value["id"] for reply in done) == [1, 2]
 
 
-def test_due_claims_for_callers_that_execute_by_themselves(desk, clock, scripted):
+def test_due_claims_for_callers_that_execute_by_themselves(desk: Any, clock: Any, scripted: Any) -> None:
     """`due` hands out open attempts; their settled results go into the inbox."""
     desk.call("place", {"id": 1}, run="r", execute=scripted(LATER))
     clock.advance(75)
@@ -78,19 +81,19 @@ def test_due_claims_for_callers_that_execute_by_themselves(desk, clock, scripted
     assert [reply.value for reply in desk.run("r").inbox()] == [{"done": True}]
 
 
-def test_a_missing_executor_is_one_warning_and_the_row_stays_due(desk, clock, scripted):
+def test_a_missing_executor_is_one_warning_and_the_row_stays_due(desk: Any, clock: Any, scripted: Any) -> None:
     """What cannot be run here is left for whoever can."""
     desk.call("place", {"id": 1}, run="r", execute=scripted(LATER))
     clock.advance(75)
     with pytest.warns(RuntimeWarning, match="'place'") as caught:
         assert desk.work() == []
-        assert desk.work() == []
+    assert desk.work() == []
     assert len(caught) == 1
     desk.bind("place", scripted({"id": 1}))
     assert len(desk.work()) == 1
 
 
-def test_many_rows_that_cannot_be_worked_on_do_not_hide_one_that_can(opened, clock, scripted):
+def test_many_rows_that_cannot_be_worked_on_do_not_hide_one_that_can(opened: Any, clock: Any, scripted: Any) -> None:
     """A batch full of foreign rows does not starve the others."""
     controller = opened()
     controller.declare("far", effect="read")
@@ -106,7 +109,7 @@ def test_many_rows_that_cannot_be_worked_on_do_not_hide_one_that_can(opened, clo
         assert [reply.value for reply in controller.work()] == [{"ok": 1}]
 
 
-def test_an_unknown_write_is_looked_for_and_absence_counts_only_twice(desk, clock, scripted):
+def test_an_unknown_write_is_looked_for_and_absence_counts_only_twice(desk: Any, clock: Any, scripted: Any) -> None:
     """The declared check runs as a governed read; nothing is repeated before a verdict."""
     place, find = scripted(TimeoutError()), scripted([])
     desk.bind("place", place)
@@ -125,7 +128,7 @@ def test_an_unknown_write_is_looked_for_and_absence_counts_only_twice(desk, cloc
     assert place.count == 1
 
 
-def test_a_check_that_finds_the_write_completes_it(desk, clock, scripted):
+def test_a_check_that_finds_the_write_completes_it(desk: Any, clock: Any, scripted: Any) -> None:
     """Applied → completed, and the run is told."""
     place, find = scripted(TimeoutError()), scripted([{"id": 1}])
     desk.bind("place", place)
@@ -138,7 +141,7 @@ def test_a_check_that_finds_the_write_completes_it(desk, clock, scripted):
     assert rules(desk).count("unknown.inspected.applied") == 1
 
 
-def test_a_failed_look_up_is_not_absence(desk, clock, scripted):
+def test_a_failed_look_up_is_not_absence(desk: Any, clock: Any, scripted: Any) -> None:
     """A check that raises, or that is no declared read, says nothing."""
     place, find = scripted(TimeoutError()), scripted(ValueError("boom"))
     desk.bind("place", place)
@@ -152,7 +155,7 @@ def test_a_failed_look_up_is_not_absence(desk, clock, scripted):
     assert place.count == 1
 
 
-def test_the_models_own_look_up_counts(desk, clock, scripted):
+def test_the_models_own_look_up_counts(desk: Any, clock: Any, scripted: Any) -> None:
     """A read that the model made with the arguments of the declared check answers for the unknown write."""
     desk.call("place", {"id": 1}, run="r", execute=scripted(TimeoutError()))
     desk.call("find", {"id": 2}, run="r", execute=scripted([{"id": 2}]))
@@ -180,7 +183,7 @@ def test_the_models_own_look_up_counts(desk, clock, scripted):
     ],
     ids=[*"abcdefghijkl"],
 )
-def test_what_a_completed_check_says(clock, rule, value, verdict):
+def test_what_a_completed_check_says(clock: Any, rule: Any, value: Any, verdict: Any) -> None:
     """A verdict comes from the declared rule alone, and unclear input is `cannot_tell`."""
     from forbear.core.policy import Inspection
     from forbear.runtime.inspection import verdict_of
@@ -188,7 +191,7 @@ def test_what_a_completed_check_says(clock, rule, value, verdict):
     assert verdict_of(Inspection(tool="find", applied_if=rule), value, {"ref": "A"}, clock.now()) is verdict
 
 
-def test_a_granted_call_runs_its_frozen_arguments_once(controller, clock, scripted):
+def test_a_granted_call_runs_its_frozen_arguments_once(controller: Any, clock: Any, scripted: Any) -> None:
     """The grant is spent by one execution of exactly the bytes that the person saw."""
     controller.declare("pay", effect="write", approval="always")
     tool = scripted({"paid": 1})
@@ -204,7 +207,9 @@ def test_a_granted_call_runs_its_frozen_arguments_once(controller, clock, script
     assert [reply.value for reply in controller.run("r").inbox()] == [{"paid": 1}]
 
 
-def test_a_grant_that_the_framework_spends_is_not_run_by_the_controller(controller, clock, scripted):
+def test_a_grant_that_the_framework_spends_is_not_run_by_the_controller(
+    controller: Any, clock: Any, scripted: Any
+) -> None:
     """Where the framework proposes again, its re-proposal spends the grant."""
     controller.declare("pay", effect="write", approval="always")
     tool = scripted({"paid": 1})
@@ -219,7 +224,7 @@ def test_a_grant_that_the_framework_spends_is_not_run_by_the_controller(controll
     assert tool.count == 1
 
 
-def test_an_expired_prompt_is_told_and_runs_nothing(controller, clock, scripted):
+def test_an_expired_prompt_is_told_and_runs_nothing(controller: Any, clock: Any, scripted: Any) -> None:
     """A prompt that nobody answers ends, and the run is told so."""
     controller.declare("pay", effect="write", approval="always")
     tool = scripted(1)
@@ -231,7 +236,7 @@ def test_an_expired_prompt_is_told_and_runs_nothing(controller, clock, scripted)
     assert tool.count == 0
 
 
-def test_the_checker_is_asked_again_when_a_wait_is_over(controller, clock, scripted):
+def test_the_checker_is_asked_again_when_a_wait_is_over(controller: Any, clock: Any, scripted: Any) -> None:
     """Every start passes the author's rule again at its own moment."""
     verdicts = ["allow", "deny"]
     controller.declare("pay", effect="write", approval=lambda _arguments: verdicts.pop(0))
@@ -244,7 +249,9 @@ def test_the_checker_is_asked_again_when_a_wait_is_over(controller, clock, scrip
     assert verdicts == []
 
 
-def test_cancel_stops_what_waits_and_reconnected_makes_due_what_was_never_accepted(controller, clock, scripted):
+def test_cancel_stops_what_waits_and_reconnected_makes_due_what_was_never_accepted(
+    controller: Any, clock: Any, scripted: Any
+) -> None:
     """The application says what it knows about a run; the controller decides."""
     controller.declare("send", effect="write", target="to")
     refused = ConnectionRefusedError()
@@ -259,7 +266,7 @@ def test_cancel_stops_what_waits_and_reconnected_makes_due_what_was_never_accept
     assert count == len(controller.work())
 
 
-def test_the_embedded_worker_makes_a_retry_by_itself(opened, scripted):
+def test_the_embedded_worker_makes_a_retry_by_itself(opened: Any, scripted: Any) -> None:
     """A thread of the controller runs what is due, and stops with it."""
     from forbear.runtime.clock import SystemClock
 
@@ -276,7 +283,7 @@ def test_the_embedded_worker_makes_a_retry_by_itself(opened, scripted):
     assert "forbear-worker" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_the_embedded_worker_is_a_task_where_calls_are_async(opened, scripted):
+async def test_the_embedded_worker_is_a_task_where_calls_are_async(opened: Any, scripted: Any) -> None:
     """On an event loop the worker is a task of that loop."""
     from forbear.runtime.clock import SystemClock
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from forbear.core.admit import admit
 from forbear.core.decision import Announce, Decision, Inspect, Snapshot, WakeAt
+from forbear.core.draft import end_doubt
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -25,7 +26,6 @@ from forbear.core.events import (
 from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
-from forbear.core.draft import end_doubt
 from forbear.core.settle import settle
 from forbear.core.start import By, Start
 from forbear.core.states import Action, Completed, Fresh, Running, Started, Unknown, step_key

@@ -1,0 +1,143 @@
+"""The journal lines of reads, which wait for the next commit of anybody. A crash may lose them, and nothing else.
+
+Nothing is decided here, and no row but those lines is written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from forbear.core.decision import Decision, Execute
+from forbear.core.states import Action
+from forbear.ports import Commit, JournalLine, Store
+from forbear.runtime.effects import Save
+from forbear.runtime.lane import Flight
+from forbear.runtime.lanes import line_of
+from forbear.runtime.rows import (
+    line,
+    phase_name,
+)
+
+# Journal lines of reads that wait for the next commit; the call that adds one more writes them.
+MAX_PENDING_LINES: Final = 256
+MAX_BACKLOG: Final = 16 * MAX_PENDING_LINES
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A decision about a read whose line is made when it is written."""
+
+    save: Save
+    decision: Decision
+    phases: tuple[str, str]
+
+    @property
+    def starts(self) -> bool:
+        """Say whether the decision starts a read."""
+        return any(isinstance(command, Execute) for command in self.decision.commands)
+
+    def line(self) -> JournalLine:
+        """Return the journal line."""
+        effect = self.save
+        return line(
+            at=effect.now,
+            root=effect.live.root,
+            decision=self.decision,
+            event=effect.event,
+            call=effect.call,
+            run=effect.run,
+            phases=self.phases,
+            attempt=effect.attempt,
+            policy=effect.policy,
+            request_id=effect.request_id,
+            actor=effect.actor,
+            evidence=effect.evidence,
+            boundaries=effect.boundaries,
+        )
+
+
+# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
+Line = Pending | Flight | tuple[Flight] | JournalLine
+
+
+def line_of_waiting(waiting: Line) -> JournalLine:
+    """Return the journal line of what waits."""
+    if isinstance(waiting, Pending):
+        return waiting.line()
+    if isinstance(waiting, tuple):
+        return line_of(waiting[0], ended=True)
+    if isinstance(waiting, JournalLine):
+        return waiting
+    return line_of(waiting, ended=False)
+
+
+class Batch:
+    """The waiting lines of one controller."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.lines: deque[Line] = deque()
+        # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
+        self.on_many_lines: Callable[[], None] | None = None
+
+    def put_back(self, lines: list[Line]) -> None:
+        """Let lines wait on that could not be written."""
+        self.lines.extendleft(reversed(lines))
+
+    def make_room(self) -> None:
+        """Have the waiting lines written before another read starts, where they are many.
+
+        Raises:
+            StoreError: they cannot be written: the read must not start.
+        """
+        waiting = len(self.lines)
+        if waiting < MAX_PENDING_LINES:
+            return
+        if self.on_many_lines is None or waiting >= MAX_BACKLOG:
+            self.flush()
+        else:
+            self.on_many_lines()
+
+    def take(self) -> list[Line]:
+        """Return what waits, for the commit that writes it."""
+        taken: list[Line] = []
+        while True:
+            try:
+                taken.append(self.lines.popleft())
+            except IndexError:
+                return taken
+
+    def flush(self) -> None:
+        """Write the journal lines of reads that wait for a commit.
+
+        Raises:
+            StoreError: the store cannot be written; the lines wait on.
+        """
+        lines = self.take()
+        if not lines:
+            return
+        try:
+            self._store.commit(Commit(expected={}, journal=tuple(line_of_waiting(waiting) for waiting in lines)))
+        except BaseException:
+            self.put_back(lines)
+            raise
+
+
+def phases_of(effect: Save, decision: Decision) -> tuple[str, str]:
+    """Return the names of the action's phase before and after a decision."""
+    if effect.call is None:
+        return "", ""
+    key = effect.call.action
+    before = effect.live.actions.get(key)
+    after = before
+    for change in decision.changes:
+        if isinstance(change, Action) and change.key == key:
+            after = change
+    return _named(before), _named(after)
+
+
+def _named(action: Action | None) -> str:
+    return "Fresh" if action is None else phase_name(action.phase)

@@ -1,0 +1,179 @@
+"""Procedures that decide nothing: where a run belongs, what is known, what waits to be handed out.
+
+Generators of effects like those in `program.py`; what they store is the runtime's own (notes.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import Action, Run, Unknown
+from forbear.errors import StoreError
+from forbear.ports import JournalLine, Row
+from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
+from forbear.runtime.notes import (
+    KEYS_SCOPE,
+    PromptFacts,
+    Ready,
+    link_row,
+    policy_of,
+    policy_row,
+    policy_scope,
+    prompt_of,
+    result_key,
+    run_scope,
+    secret_row,
+)
+from forbear.runtime.program import MAX_RACES
+from forbear.runtime.rows import run_row, tree_scope
+from forbear.store.codec import to_us
+
+
+def adopt(root: str, run: str, parent: str) -> Program[bool]:
+    """Make a run the child of a run of this tree, once; False = it belongs to another tree already."""
+    for _ in range(MAX_RACES):
+        live = yield from load(root)
+        if run in live.runs:
+            return True
+        link = yield from fetch(run_scope(run), "link", run)
+        if link is not None:
+            return link.body.decode() == root
+        now = yield from read_clock()
+        child = Run(id=run, parent=parent)
+        puts = (run_row(root, child), link_row(run, root))
+        if (
+            yield from save(Save(live=live, now=now, event="adopt", runs=(child,), puts=puts, first=(run_scope(run),)))
+        ):
+            return True
+    raise StoreError(f"run {run!r} lost {MAX_RACES} races against other writers")
+
+
+def look(root: str, key: str) -> Program[Action | None]:
+    """Return an action as it is now."""
+    live = yield from load(root, actions=(key,))
+    return live.actions.get(key)
+
+
+def actions_of(root: str) -> Program[tuple[Action, ...]]:
+    """Return the actions of a tree that are in memory: everything that is open, waiting or held."""
+    live = yield from load(root)
+    return tuple(live.actions.values())
+
+
+def parent_of(root: str, run: str) -> Program[str | None]:
+    """Return the parent of a run of the tree, or None."""
+    live = yield from load(root)
+    found = live.runs.get(run)
+    return None if found is None else found.parent
+
+
+def is_halted(root: str, run: str) -> Program[bool]:
+    """Say whether a run's tool use is over."""
+    live = yield from load(root)
+    found = live.runs.get(run)
+    return found is not None and found.halted is not None
+
+
+def unknowns(root: str) -> Program[tuple[Action, ...]]:
+    """Return the actions of a tree that may have happened."""
+    live = yield from load(root)
+    return tuple(action for action in live.actions.values() if isinstance(action.phase, Unknown))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a run was found in the store."""
+
+    # Root of the tree that it was entered into; None = none.
+    link: str | None
+    # It has a tree of its own.
+    is_root: bool
+
+
+def find_root(run: str) -> Program[Place]:
+    """Return what the store knows about where a run belongs."""
+    link = yield from fetch(run_scope(run), "link", run)
+    if link is not None:
+        return Place(link=link.body.decode(), is_root=False)
+    tree = yield from fetch(tree_scope(run), "tree", run)
+    return Place(link=None, is_root=tree is not None)
+
+
+def own(root: str, principal: str) -> Program[bool]:
+    """Let a new tree draw from this principal; False = it draws from another one."""
+    live = yield from load(root)
+    if live.tree.principal == principal:
+        return True
+    if live.version or live.runs:
+        return False
+    yield from belong(live, principal)
+    return True
+
+
+def keep_secret(new: bytes) -> Program[bytes]:
+    """Return the store's key of idempotency keys; `new` becomes it where there is none."""
+    row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
+    # The loser of a race reads the winner's.
+    if row is None and not (yield from put_row(secret_row(new))):
+        row = yield from fetch(KEYS_SCOPE, "secret", "idempotency")
+    return new if row is None else row.body
+
+
+POLICY_NEW: Final = "policy.noted"
+POLICY_CHANGED: Final = "policy.changed"
+
+
+def note_policy(policy: ToolPolicy) -> Program[None]:
+    """Remember what was declared about a tool; a policy with another digest than last time is journalled."""
+    scope = policy_scope(policy.name)
+    for _ in range(MAX_RACES):
+        found = yield from read_scope(scope)
+        new = policy_row(policy)
+        old = next((row for row in found.rows if row.kind == "policy"), None)
+        if old is not None and old.body == new.body:
+            return
+        now = yield from read_clock()
+        line = JournalLine(
+            at_us=to_us(now),
+            scope=scope,
+            run="",
+            rule=POLICY_NEW if old is None else POLICY_CHANGED,
+            tool=policy.name,
+            action="",
+            request_id="",
+            body=new.body,
+        )
+        if (yield from put_row(new, version=found.version, journal=(line,))):
+            return
+
+
+def noted_policy(tool: str, limits: Limits) -> Program[ToolPolicy | None]:
+    """Return a tool as it was last declared by anybody."""
+    found = yield from read_scope(policy_scope(tool))
+    row = next((row for row in found.rows if row.kind == "policy"), None)
+    return None if row is None else policy_of(row, limits)
+
+
+def prompt_facts(root: str, ticket: str) -> Program[PromptFacts]:
+    """Return what is remembered of a prompt."""
+    return prompt_of((yield from fetch(tree_scope(root), "prompt", ticket)))
+
+
+def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:
+    """Return the results that became ready for a run, each once, with what was recorded of them."""
+    for _ in range(MAX_RACES):
+        live = yield from load(root)
+        mine = tuple(ready for _, ready in sorted(live.ready.items()) if ready.run == run)
+        if not mine:
+            return ()
+        found: list[tuple[Ready, Row | None]] = []
+        for ready in mine:
+            row = yield from fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
+            found.append((ready, row))
+        now = yield from read_clock()
+        drops = tuple((tree_scope(root), "ready", ready.key) for ready in mine)
+        if (yield from save(Save(live=live, now=now, event="hand_out", drops=drops))):
+            return tuple(found)
+    raise StoreError(f"the results of run {run!r} lost {MAX_RACES} races against other writers")
