@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from forbear.ports import JournalLine
 from forbear.store.chain import START, Link, chain_text, digest_unsealed, seal
 
 __all__ = ["ChainedJournal", "line_of"]
 
-_ALL: Final = -1
 _Columns = tuple[int, int, str, str, str, str, str, str, bytes]
 
 
@@ -94,9 +92,9 @@ class ChainedJournal:
         if self._epoch is not None:
             return Link(follows=follows)
         [store] = connection.execute(self._sql["identity"]).fetchone()
-        unsealed = None if follows is not None or not seq else digest_unsealed(self._lines(connection))
+        unsealed = None if follows is not None or not seq else digest_unsealed(self._lines(connection, seq))
         return Link(store=store, writer=self.writer, follows=follows, unsealed=unsealed)
 
-    def _lines(self, connection: sqlite3.Connection) -> Iterator[JournalLine]:
-        for columns in connection.execute(self._sql["journal_all"], (0, _ALL)):
+    def _lines(self, connection: sqlite3.Connection, last: int) -> Iterator[JournalLine]:
+        for columns in connection.execute(self._sql["journal_until"], (last,)):
             yield line_of(columns)[1]

@@ -119,21 +119,19 @@ def read_closed(path: Path) -> Iterator[ClosedBook]:
     """
     if not path.is_file():
         raise StoreError("path: must name the file of a store")
-    # A copy in a folder that cannot be written: SQLite reads it only where it is told that nobody writes.
-    modes = ("mode=ro", "mode=ro&immutable=1") if not path.with_name(path.name + "-wal").exists() else ("mode=ro",)
-    for mode in modes:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, isolation_level=None)) as connection:
-            try:
-                connection.execute("PRAGMA trusted_schema = OFF")
-                connection.execute("BEGIN")
-                found = inspect(connection)
-            except sqlite3.OperationalError as error:
-                if mode == modes[-1]:
-                    raise store_error(error) from error
-                continue
-            except sqlite3.Error as error:
-                raise store_error(error) from error
-            if (2, "before") not in found:
-                raise StoreError("path: the journal is not chained yet: open the store once with this release")
-            yield ClosedBook(connection)
-            return
+    # Without a log nobody has the store open: SQLite is told so, and makes no file beside a copy that is only looked at.
+    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise store_error(error) from error
+    with closing(connection):
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("BEGIN")
+            found = inspect(connection)
+        except sqlite3.Error as error:
+            raise store_error(error) from error
+        if (2, "before") not in found:
+            raise StoreError("path: the journal is not chained yet: open the store once with this release")
+        yield ClosedBook(connection)

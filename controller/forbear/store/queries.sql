@@ -75,6 +75,9 @@ SELECT seq, epoch, hash FROM journal WHERE seq = (SELECT max(seq) FROM journal);
 -- name: journal_seal
 SELECT epoch, hash FROM journal WHERE seq = ?;
 
+-- name: journal_until
+SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal WHERE seq <= ? ORDER BY seq;
+
 -- name: identity
 SELECT name FROM identity WHERE id = 1;
 

@@ -174,5 +174,5 @@ def test_no_statement_reads_a_whole_table() -> None:
         arguments = [None] * (max(places) if places else sql.count("?"))
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments)]
         assert not [step for step in plan if step.startswith("SCAN")], name
-    assert len(store._sql) == 20
+    assert len(store._sql) == 21
     store.close()
