@@ -11,6 +11,7 @@ from forbear.contract.declared_fields import allow, ask, deny
 from forbear.contract.envelope import is_contract, read_counted, read_envelope, write_envelope
 from forbear.contract.limits import limits
 from forbear.contract.lint import lint_text
+from forbear.contract.process import ended
 from forbear.contract.profiles import Profile, load_profile, profile_names
 from forbear.contract.raised import facts_of, phase_of
 from forbear.contract.raw import (
@@ -20,6 +21,7 @@ from forbear.contract.raw import (
     Http,
     Mcp,
     McpError,
+    Process,
     Raised,
     RaisedFacts,
     Raw,
@@ -41,6 +43,7 @@ __all__ = [
     "Http",
     "Mcp",
     "McpError",
+    "Process",
     "Profile",
     "Raised",
     "RaisedFacts",
@@ -55,6 +58,7 @@ __all__ = [
     "classify",
     "current_trail",
     "deny",
+    "ended",
     "facts_of",
     "from_mcp_annotations",
     "header_pairs",

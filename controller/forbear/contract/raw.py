@@ -151,7 +151,29 @@ class Grpc:
     trailing_metadata: Headers = ()
 
 
-Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """How a program ended."""
+
+    # None = it has none: a signal ended it, it was not started, or nobody knows.
+    exit_status: int | None = None
+    # Number of the signal that ended it; 0 = one whose number is not known.
+    signal: int | None = None
+    # False = it could not be started.
+    started: bool = True
+    # It was stopped because its time was over.
+    timed_out: bool = False
+    # It runs a command elsewhere (ssh), so that its 255 is its own failure; None = not known, which proves nothing.
+    carrier: bool | None = None
+    # CARRIER: a session was opened, so that the command may have begun; None = not known.
+    session: bool | None = None
+    # CARRIER: the other side's host key is the known one; None = not known.
+    identity_accepted: bool | None = None
+    # What it printed as its result; never read where it failed, except by the author's text rules.
+    output: object = ""
+
+
+Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc | Process
 
 
 def header_pairs(headers: object) -> Headers:

@@ -20,16 +20,16 @@ from forbear.contract import Catalogue, Http, Raw, Trail, classify, poll_finishe
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
+from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
-from forbear.runtime.lanes import Lanes
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
-from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
 from forbear.runtime.rows import opened_line, tree_scope
@@ -100,8 +100,6 @@ class Engine:
         # Names the trace that a call belongs to; set by whoever observes.
         self.trace_id: Callable[[], str] = _no_trace
         self.closed = False
-        self.lanes = Lanes(self)
-        tools.on_declared = lambda: self.lanes.declared(tools.policies(), tools.checks)
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
         # Calls that wait inside `call` for their own retry; the worker leaves them alone.
@@ -216,6 +214,9 @@ class Engine:
         decision = decided.decision
         self.drain_ready()
         if any(isinstance(command, (WakeAt, AskHuman, Inspect)) for command in decision.commands):
+            self.on_work()
+        elif self.on_ready is not None and decided.action is not None and isinstance(decided.action.phase, Unknown):
+            # A person may say elsewhere what became of it.
             self.on_work()
         execute = decided.execute
         call = asked.call if execute is None else execute.call

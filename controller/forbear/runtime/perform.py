@@ -18,7 +18,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar, cast
 
-from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Trail, Value, phase_of, witnessed
+from forbear.contract import (
+    Grpc,
+    Http,
+    Mcp,
+    McpError,
+    Process,
+    Raised,
+    RaisedFacts,
+    Raw,
+    Trail,
+    Value,
+    phase_of,
+    witnessed,
+)
 from forbear.contract.boundaries import EXECUTION
 from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
@@ -32,7 +45,7 @@ T = TypeVar("T")
 
 # Types of results that nobody can await.
 _AT_ONCE = frozenset({dict, str, list, int, float, bool, type(None), tuple, bytes})
-_RAW = (Value, Raised, RaisedFacts, Http, Mcp, McpError, Grpc)
+_RAW = (Value, Raised, RaisedFacts, Http, Mcp, McpError, Grpc, Process)
 
 
 class Surroundings(Protocol):
