@@ -16,7 +16,7 @@ from forbear.audit.evidence import KIND, LOST, evidence_path, scope_of
 from forbear.audit.verify import Checkpoint, Report, evidence_of, verify
 from forbear.store.offline import ClosedBook, SealedLine, read_closed
 
-__all__ = ["Entry", "entries", "of_request", "verify_file"]
+__all__ = ["Entry", "entries", "last_line", "of_request", "protected_record", "verify_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Entry:
     # "" = the line refers to none; kept, missing, lost (it could not be written).
     state: str = ""
 
-    def plain(self) -> dict[str, object]:
-        """Return the entry as plain values for JSON."""
+    def plain(self, *, whole: bool = False) -> dict[str, object]:
+        """Return the entry as plain values for JSON; `whole` adds the exact body, from which the seal can be computed."""
         one = self.line
         said: dict[str, object] = {
             "seq": one.seq,
@@ -44,6 +44,7 @@ class Entry:
             "action": one.line.action,
             "request_id": one.line.request_id,
             "facts": self.facts,
+            "body": one.line.body.decode("utf-8", "replace") if whole else None,
             "epoch": one.epoch,
             "chain": one.chain,
             "prev_hash": one.before.hex(),
@@ -83,6 +84,12 @@ def entries(path: Path, *, evidence: Path | None = None, after: int = 0, with_ev
             yield _entry(one, pieces)
 
 
+def last_line(path: Path) -> int:
+    """Return the number of a journal's last line, 0 where there is none."""
+    with read_closed(path) as book:
+        return book.last()
+
+
 def of_request(
     path: Path, request_id: str, *, evidence: Path | None = None
 ) -> tuple[list[Entry], list[dict[str, object]]]:
@@ -93,6 +100,33 @@ def of_request(
         known = {evidence_of(entry.line.line.body) for entry in found}
         kept = [] if pieces is None else pieces.rows(scope_of(request_id), KIND)
         return found, [_object(body) for digest, body in kept if digest not in known]
+
+
+def protected_record(entry: Entry) -> dict[str, object] | None:
+    """Return an entry with evidence in the short form that `forbear.contract.record` reads; None = it has none."""
+    piece = entry.evidence
+    if piece is None:
+        return None
+    requests = piece.get("requests")
+    request = cast("dict[str, object]", requests[-1]) if isinstance(requests, list) and requests else {}
+    exceptions = piece.get("exceptions")
+    raised = cast("dict[str, object]", exceptions[0]) if isinstance(exceptions, list) and exceptions else {}
+    reached = piece.get("boundaries")
+    boundaries = cast("list[object]", reached) if isinstance(reached, list) else []
+    what = "http_call" if request else "call"
+    said: dict[str, object] = {
+        "request_id": piece.get("request_id"),
+        "event": f"{what}_{'ended' if piece.get('event') == 'answered' and not raised else 'failed'}",
+        "result_code": piece.get("code") or entry.facts.get("code") or str(piece.get("outcome", "unknown")).upper(),
+        "destination": request.get("destination"),
+        "method": request.get("method"),
+        "path_template": request.get("path_template"),
+        # Where nobody wrote boundaries down, nothing is known about them.
+        "bytes_sent": "request_sent" in boundaries if boundaries else None,
+        "response_received": "response_received" in boundaries if boundaries else None,
+        "exception_class": str(raised["class"]).rpartition(".")[2] if "class" in raised else None,
+    }
+    return {name: value for name, value in said.items() if value not in (None, "")}
 
 
 def _opened(

@@ -15,7 +15,7 @@ from typing import Final, cast
 from forbear.audit.redact import HIDDEN, Scrub, destination_of, header_fields, template_of
 from forbear.contract.boundaries import Exchange, Trail
 from forbear.contract.raised import facts_of
-from forbear.contract.raw import ABSENT, Grpc, Headers, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
+from forbear.contract.raw import ABSENT, Grpc, Headers, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
 
 __all__ = ["About", "arguments_digest", "piece_of"]
 
@@ -221,6 +221,8 @@ def _response(raw: Raw, scrub: Scrub) -> dict[str, object] | None:
             status, body = raw.code, raw.data
         case Grpc():
             status, headers, body = raw.code, raw.trailing_metadata, raw.details or None
+        case Process():
+            status, body = _exit(raw), raw.output
     said: dict[str, object] = {
         "status": status if isinstance(status, (int, str)) else None,
         "headers": header_fields(headers, scrub),
@@ -228,6 +230,15 @@ def _response(raw: Raw, scrub: Scrub) -> dict[str, object] | None:
     }
     kept = {name: value for name, value in said.items() if value not in (None, [])}
     return kept or None
+
+
+def _exit(ended: Process) -> str:
+    """Return in a word how a program ended."""
+    if not ended.started:
+        return "not started"
+    if ended.timed_out:
+        return "timed out"
+    return f"signal {ended.signal}" if ended.signal is not None else f"exit {ended.exit_status}"
 
 
 def _body(body: object, scrub: Scrub) -> dict[str, object] | None:

@@ -65,6 +65,10 @@ class ClosedBook:
                 return
             after = page[-1][0]
 
+    def last(self) -> int:
+        """Return the number of the last line, 0 where there is none."""
+        return int(self._all("SELECT coalesce(max(seq), 0) FROM journal")[0][0])
+
     def of_request(self, request_id: str) -> list[SealedLine]:
         """Return the lines of one request, in order."""
         return [_sealed(columns) for columns in self._all(_REQUEST, request_id)]

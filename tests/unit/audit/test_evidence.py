@@ -18,7 +18,7 @@ from forbear.audit.evidence import EvidenceStore, digest_of, evidence_path, scop
 from forbear.audit.files import entries, of_request, verify_file
 from forbear.audit.record import MAX_BODY, MAX_TEXT
 from forbear.audit.redact import Scrub, destination_of, header_fields, secret_values, template_of
-from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Step, current_trail
+from forbear.contract import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Step, current_trail
 from forbear.errors import ConfigError, Refused, StoreError, UsageError
 from forbear.ports import Commit, Row
 from forbear.runtime.controller import Controller
@@ -117,8 +117,12 @@ def test_an_answer_is_kept_with_safe_header_fields_in_clear(desk: Controller, pa
         (RaisedFacts(names=("httpx.ReadTimeout",), status=503, body=b"\xff gone"), 503, "gone"),
         (Raised(Upstream("raised by hand")), None, ""),
         (Http(status=500, body={"set": {1}}), 500, "<set>"),
+        (Process(exit_status=2, output="disk full"), "exit 2", "disk full"),
+        (Process(signal=9), "signal 9", ""),
+        (Process(started=False), "not started", ""),
+        (Process(timed_out=True), "timed out", ""),
     ],
-    ids=["contract", "mcp", "mcp-error", "grpc", "facts", "raised", "object"],
+    ids="contract mcp mcp-error grpc facts raised object exit signal start time".split(),
 )
 def test_every_kind_of_answer_leaves_evidence(desk: Controller, path: Path, answer, status, text) -> None:
     """Whatever an adapter hands over, what it was is there for an operator."""
