@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import answers, checks, reading, worker
+from forbear.cli import answers, audit, checks, reading, worker
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -113,6 +113,7 @@ def application() -> typer.Typer:
     reading.add_to(app)
     answers.add_to(app)
     worker.add_to(app)
+    audit.add_to(app)
     checks.add_to(app)
     return app
 
