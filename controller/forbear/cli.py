@@ -7,6 +7,7 @@ something exits with 1.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -131,6 +132,7 @@ def application() -> typer.Typer:
     """Build the typer app with the commands of the core."""
     app = typer.Typer(help=ABOUT, no_args_is_help=True, add_completion=False)
     app.callback()(options)
+    app.command("classify")(classify)
     app.command("schema")(schema)
     app.add_typer(catalog, name="catalog")
     app.add_typer(vectors, name="vectors")
@@ -247,6 +249,62 @@ def say(*parts: tuple[str, str]) -> None:
     from rich.text import Text
 
     Console(highlight=False, soft_wrap=True).print(Text.assemble(*((escaped(text), style) for text, style in parts)))
+
+
+class DeclaredEffect(StrEnum):
+    """What may be declared about a tool's effect."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+def classify(
+    tool: Annotated[str, typer.Option(help="The tool's name in the policy file.")],
+    file: Annotated[
+        Path | None, typer.Argument(exists=True, dir_okay=False, readable=True, help="The result; none = stdin.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="A policy file in TOML.")
+    ] = None,
+    effect: Annotated[DeclaredEffect | None, typer.Option(help="Without a policy: what is declared.")] = None,
+    profile: Annotated[str | None, typer.Option(help="The vendor whose conventions apply.")] = None,
+    now: Annotated[str | None, typer.Option(help="The instant of receipt (RFC 3339); none = now.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what one result means: its class, what decided, when it would be tried again, what the model would see.
+
+    The result is JSON in the form of `input` in a signal vector: kind http, exception, mcp, grpc, process or value.
+    """
+    from forbear.contract import builtin_catalogue, load_profile, policies_from_toml, tool_policy
+    from forbear.contract.explain import explain, members_of
+    from forbear.contract.time import iso_instant
+    from forbear.runtime.clock import SystemClock
+    from forbear.testing.signals import signal_from
+
+    raw, named = signal_from(sys.stdin.read() if file is None else file.read_text("utf-8"))
+    at = SystemClock().now() if now is None else iso_instant(now)
+    if at is None:
+        raise ConfigError("--now must be an RFC 3339 time")
+    if policy is not None and effect is not None:
+        raise ConfigError("--effect is for a tool without --policy")
+    declared = {} if policy is None else policies_from_toml(policy)
+    if policy is not None and tool not in declared:
+        raise ConfigError(f"policy file: tool {tool!r} is not declared in it")
+    vendor = profile or named
+    said = explain(
+        raw,
+        policy=declared.get(tool) or tool_policy(tool, **({} if effect is None else {"effect": effect.value})),
+        arguments={},
+        now=at,
+        catalogue=builtin_catalogue(),
+        profile=None if vendor is None else (vendor, load_profile(vendor)),
+    )
+    members = members_of(said)
+    if as_json:
+        typer.echo(json.dumps(members))
+        return
+    for name, value in members.items():
+        say((f"{name:<11}", "dim"), ("-" if value is None else value, ""))
 
 
 vectors = typer.Typer(help="Run test vectors: whole stories and single signals.", no_args_is_help=True)

@@ -11,8 +11,8 @@ from forbear.contract.declared_fields import allow, ask, deny
 from forbear.contract.envelope import is_contract, read_counted, read_envelope, write_envelope
 from forbear.contract.limits import limits
 from forbear.contract.lint import lint_text
-from forbear.contract.profiles import Profile, load_profile, profile_names
 from forbear.contract.process import ended
+from forbear.contract.profiles import Profile, load_profile, profile_names
 from forbear.contract.raised import facts_of, phase_of
 from forbear.contract.raw import (
     ABSENT,

@@ -21,8 +21,8 @@ from forbear.contract.findings import CODES
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.http import classify_http
 from forbear.contract.mcp import INTERNAL_ERROR, classify_mcp, classify_mcp_error
-from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.process import classify_process, process_error
+from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.raw import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
 from forbear.contract.rules import by_exception, by_text
 from forbear.core.policy import ToolPolicy

@@ -18,7 +18,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar, cast
 
-from forbear.contract import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Trail, Value, phase_of, witnessed
+from forbear.contract import (
+    Grpc,
+    Http,
+    Mcp,
+    McpError,
+    Process,
+    Raised,
+    RaisedFacts,
+    Raw,
+    Trail,
+    Value,
+    phase_of,
+    witnessed,
+)
 from forbear.contract.boundaries import EXECUTION
 from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
