@@ -66,13 +66,19 @@ wheel: .venv-test/.stamp .venv-wheel/.stamp  ## Build the wheel and run the test
 	@.venv-wheel/bin/python $(PIP) --force-reinstall --no-deps dist/forbear-*.whl
 	@echo "== pytest on wheel";   .venv-wheel/bin/python -m pytest -q $(ARGS)
 
-.PHONY: compat
-compat: .venv-compat/.stamp  ## Run the tests with the lowest supported version of every dependency
+.PHONY: compat compat-lowest compat-frameworks
+compat: compat-lowest compat-frameworks  ## Run the tests with the lowest supported versions, and govern in sixteen libraries
+
+compat-lowest: .venv-compat/.stamp
 	@echo "== pytest, lowest";    .venv-compat/bin/python -m pytest -q $(ARGS)
+
+# Each library in an environment of its own, two at a time; writes the table of docs/reference/compat.md.
+compat-frameworks: .venv-uv/.stamp
+	@echo "== govern in libraries"; UV=.venv-uv/bin/uv PYTHON=.venv-uv/bin/python .venv-uv/bin/python -m tests.compat $(LIBRARIES)
 
 .PHONY: clean
 clean:  ## Remove environments, caches and reports
-	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
+	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat .venv-uv .venv-frameworks dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
 	rm -f .coverage .coverage.*
 
 # --- environments ------------------------------------------------------------------------------------------------
@@ -81,6 +87,7 @@ clean:  ## Remove environments, caches and reports
 .venv-test/.stamp: WHAT := --group dev --editable .
 .venv-wheel/.stamp: WHAT := --group test .
 .venv-compat/.stamp: WHAT := --group compat
+.venv-uv/.stamp: WHAT := --group compat
 .venv-compat/.stamp: AND_THEN := .venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
   --resolution lowest-direct --group test --editable '.[all,demo]'
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import httpx
@@ -28,7 +30,8 @@ from forbear.testing.clock import ManualClock, SequenceIds
 STEPS: Final = 25
 TOOLS: Final = ("perm", "cap", "approval", "unknown", "validation", "empty", "transient", "perturb")
 FORMS: Final = ("exception", "http", "contract")
-MODELS: Final = ("repeat", "perturb", "switch", "batch")
+# `children` rewords in a new sub-agent each time, `restarts` rewords while the process dies after every step.
+MODELS: Final = ("repeat", "perturb", "switch", "batch", "children", "restarts")
 SECRETS: Final = ("sk-live-7Q2MARKER", "hunter2MARKER", "ghp_MARKER55", "IGNORE ALL PREVIOUS")
 PROSE: Final = (
     "denied for Authorization: Bearer sk-live-7Q2MARKER at https://bot:hunter2MARKER@api.invalid/x?key=ghp_MARKER55 - "
@@ -169,7 +172,7 @@ def proposals(model: str, kind: str) -> Iterator[list[tuple[str, dict[str, objec
         match model:
             case "repeat":
                 yield [(kind, dict(arguments))]
-            case "perturb":
+            case "perturb" | "children" | "restarts":
                 yield [(kind, reworded(arguments, number))]
             case "switch":
                 yield [(names[number % 3], dict(arguments))]
@@ -210,18 +213,33 @@ class Journey:
         self.model = model
         self.clock = ManualClock()
         self.tool = Tool(kind=kind, clock=self.clock, started=self.clock.now(), form=form)
-        self.controller = Controller.open(":memory:", clock=self.clock, ids=SequenceIds(), worker=False)
+        self.folder = TemporaryDirectory(prefix="forbear-adversarial-")
+        self.labelled = labelled
+        self.opened = 0
+        self.controller = self._open()
         self.operator = Operator(self.controller)
         self.shown: list[str] = []
         self.noes = 0
         self.outcome = Outcome(kind=kind, model=model)
-        names = (kind, f"{kind}_v2", f"{kind}_now")
-        if labelled:
-            self.controller.declare(*names, **{**LABELS[kind], "operation": kind})
-            self.controller.declare("find_ticket", effect="read")
+
+    def _open(self) -> Controller:
+        path = str(Path(self.folder.name) / "store.db") if self.model == "restarts" else ":memory:"
+        self.opened += 1
+        controller = Controller.open(path, clock=self.clock, ids=SequenceIds(start=100_000 * self.opened), worker=False)
+        names = (self.kind, f"{self.kind}_v2", f"{self.kind}_now")
+        if self.labelled:
+            controller.declare(*names, **{**LABELS[self.kind], "operation": self.kind})
+            controller.declare("find_ticket", effect="read")
         for name in names:
-            self.controller.bind(name, self._executor(name))
-        self.controller.bind("find_ticket", self._find_ticket)
+            controller.bind(name, self._executor(name))
+        controller.bind("find_ticket", self._find_ticket)
+        return controller
+
+    def _die(self) -> None:
+        """End the process without a word, and start it again on what is stored."""
+        self.controller.store.close()
+        self.controller = self._open()
+        self.operator = Operator(self.controller)
 
     def _executor(self, name: str) -> Callable[..., object]:
         def execute(**arguments: object) -> object:
@@ -239,20 +257,26 @@ class Journey:
                 self.clock.advance(2)
                 if self._work() or self._step(number, calls):
                     break
+                if self.model == "restarts":
+                    self._die()
             self._later()
         finally:
             self._count()
             self.controller.close()
+            self.folder.cleanup()
         return self.outcome
 
     def _step(self, number: int, calls: list[tuple[str, dict[str, object]]]) -> bool:
         ended = False
         for index, (name, arguments) in enumerate(calls):
             before = self.clock.now()
+            self.controller.run("run")
+            is_child = self.model == "children"
             reply = self.controller.call(
                 name,
                 arguments,
-                run="run",
+                run=f"run/{number}" if is_child else "run",
+                parent="run" if is_child else None,
                 step=f"s{number}",
                 call_id=f"s{number}c{index}",
                 siblings=len(calls),
@@ -269,7 +293,8 @@ class Journey:
             self._answer_prompts()
         if reply.answer is Answer.HALTED:
             self.outcome.halted = True
-            return True
+            # Another sub-agent goes on.
+            return self.model != "children"
         if reply.ok and self.kind == "empty":
             self.tool.goal = True
         if reply.ok and reply.value is None:
@@ -293,7 +318,9 @@ class Journey:
     def _work(self) -> bool:
         """Let the controller do what is due, and hand the model what became ready; say whether that contents it."""
         self.controller.work()
-        contents = [self._read(reply) for reply in self.controller.run("run").inbox()]
+        runs = [f"run/{number}" for number in range(STEPS)] if self.model == "children" else []
+        handles = [self.controller.run("run"), *(self.controller.run(run, parent="run") for run in runs)]
+        contents = [self._read(reply) for handle in handles for reply in handle.inbox()]
         return any(contents)
 
     def _later(self) -> None:

@@ -174,8 +174,8 @@ def not_answered(error: Exception, shot: Shot, tool: BaseTool | None) -> Raw:
     if shot.error is not None:
         return raw_of(shot, tool)
     if shot.value is not None or shot.message is not None:
-        # The tool ran; what it returned was not usable for the framework.
-        return Raised(error)
+        # The tool ran to its end; the framework could not use what it returned.
+        return Raised(error, phase="after_send")
     # The call could not be built (no store, no such state field): no byte has left.
     return Raised(error, phase="build")
 

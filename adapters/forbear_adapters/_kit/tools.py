@@ -73,9 +73,17 @@ def needs_graph(tool: BaseTool) -> bool:
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
                 continue
-            if parameter.name not in visible and parameter.name not in _NEVER_INJECTED:
+            if parameter.name in visible or parameter.name in _NEVER_INJECTED:
+                continue
+            if parameter.default is parameter.empty or _is_injected(parameter.annotation):
                 return True
     return False
+
+
+def _is_injected(annotation: object) -> bool:
+    """Say whether an annotation (or its text) is one of those that a tool node fills."""
+    said = annotation if isinstance(annotation, str) else repr(annotation)
+    return "Injected" in said or "ToolRuntime" in said
 
 
 def alone(tool: BaseTool, copy: BaseTool) -> Callable[..., object]:

@@ -27,7 +27,7 @@ from forbear.contract.raw import Grpc, Http, Mcp, McpError, Process, Raised, Rai
 from forbear.contract.rules import by_exception, by_text
 from forbear.core.policy import ToolPolicy
 from forbear.core.values import Envelope
-from forbear.core.vocabulary import Effect
+from forbear.core.vocabulary import Effect, Recovery
 from forbear.errors import Refused
 
 # meta.reason of a look at something that is not finished.
@@ -157,7 +157,10 @@ def _finished(envelope: Envelope, case: Case) -> Envelope:
     """Give a refusal its text: the catalogue's, unless an owned one passed."""
     if envelope.recovery is None or envelope.safe_message is not None:
         return envelope
-    code = envelope.code if case.catalogue.get(envelope.code) is not None else CODES[envelope.recovery]
+    code = envelope.code
+    if case.catalogue.get(code) is None:
+        # Nothing is known about it but its class: why it waits is not guessed.
+        code = "WAITING" if envelope.recovery is Recovery.RETRY_AFTER else CODES[envelope.recovery]
     return replace(envelope, safe_message=case.catalogue.text(code, envelope))
 
 

@@ -124,4 +124,14 @@ def after_effects(envelope: Envelope, effect: Effect) -> Envelope:
     if envelope.recovery in (Recovery.DO_NOT_RETRY, Recovery.INSPECT_OUTCOME):
         return marked
     recovery = Recovery.INSPECT_OUTCOME if is_write(effect) else Recovery.DO_NOT_RETRY
-    return replace(marked, recovery=recovery, outcome=Outcome.PARTIAL, reset_at=None, temporary=False)
+    # The code and the time promised a retry that does not come.
+    return replace(
+        marked,
+        recovery=recovery,
+        code="PARTIAL_SUCCESS" if is_write(effect) else CODES[recovery],
+        outcome=Outcome.PARTIAL,
+        reset_at=None,
+        retry_after_seconds=None,
+        safe_message=None,
+        temporary=False,
+    )

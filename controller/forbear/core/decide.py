@@ -253,7 +253,7 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     changes.extend(replace(run, halted=None) for run in s.runs.values() if run.halted is not None)
     for action in s.actions.values():
         if isinstance(action.phase, AwaitingApproval):
-            told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
+            told = tell("APPROVAL_CLOSED", outcome=Outcome.CANCELLED, call=action.call)
             changes.append(replace(action, phase=Fresh()))
             commands.append(Announce(action=action.key, told=told))
     tree = replace(

@@ -35,7 +35,7 @@ def matches(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
         return False
     if not _in_scope(hold, call, snapshot):
         return False
-    if hold.gated_only and not _gated(hold, call):
+    if hold.gated_only and not _gated(hold, call) and not _denied_itself(hold, call):
         return False
     return all(field_digest(call.arguments, name) == refused for name, refused in hold.fields)
 
@@ -52,8 +52,10 @@ def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
             return hold.value == call.operation or hold.tool == call.tool
         case Scope.RULE:
             # A checker that is down might have named this rule.
-            return hold.value == call.verdict.rule or (
-                call.verdict.gate is Gate.UNAVAILABLE and hold.operation == call.operation
+            return (
+                hold.value == call.verdict.rule
+                or _denied_itself(hold, call)
+                or (call.verdict.gate is Gate.UNAVAILABLE and hold.operation == call.operation)
             )
         case Scope.QUOTA:
             return hold.value == call.quota
@@ -61,6 +63,11 @@ def _in_scope(hold: Hold, call: Call, snapshot: Snapshot) -> bool:
             return hold.value == call.run
         case Scope.PRINCIPAL:
             return hold.value == snapshot.tree.principal
+
+
+def _denied_itself(hold: Hold, call: Call) -> bool:
+    """Return whether a person said no to exactly this action: a rule that allows it now does not outvote the person."""
+    return hold.end is End.PERSON and hold.action == call.action
 
 
 def _gated(hold: Hold, call: Call) -> bool:

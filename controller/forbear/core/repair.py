@@ -138,6 +138,9 @@ def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
 def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decision:
     """Hold everything that could repeat a write which may have happened, and look for the truth."""
     s, call, now = draft.s, draft.call, draft.now
+    if envelope.recovery is not Recovery.INSPECT_OUTCOME:
+        # It promised something else (a retry, a question); what is told is what is done now.
+        envelope = replace(envelope, code="", safe_message=None, reset_at=None, retry_after_seconds=None)
     told = replace(
         envelope,
         outcome=Outcome.UNKNOWN,

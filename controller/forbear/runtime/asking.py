@@ -10,6 +10,7 @@ from typing import Final, Literal
 from forbear.contract import Raised, Raw
 from forbear.errors import UsageError
 from forbear.runtime.engine import Ask, Engine
+from forbear.runtime.lanes import Lanes
 from forbear.runtime.perform import INSIDE, ended_by, raw_of
 from forbear.runtime.steps import Ended, Executor, How, Signals
 from forbear.runtime.where import Where
@@ -24,6 +25,7 @@ class Asking:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.lanes = Lanes(engine)
         self._warned_about_run = False
 
     def ask(self, tool: str, arguments: object, where: Where) -> Ask:

@@ -14,8 +14,7 @@ from forbear.core.decision import Decision, Execute
 from forbear.core.states import Action
 from forbear.ports import Commit, JournalLine, Store
 from forbear.runtime.effects import Save
-from forbear.runtime.lane import Flight
-from forbear.runtime.lanes import line_of
+from forbear.runtime.lane import Flight, line_of
 from forbear.runtime.rows import (
     line,
     phase_name,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from forbear.core.decision import Announce, AskHuman, Decision, Deliver, Execute, Join, PutKnown
 from forbear.core.states import Action, Completed, Fresh, Run, Running, Tree
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Answer, Effect
 from forbear.ports import Row
+from forbear.runtime.asked import Asked
 from forbear.runtime.live import LiveTree
 from forbear.runtime.notes import (
     PromptFacts,
@@ -25,9 +25,6 @@ from forbear.runtime.notes import (
 )
 from forbear.runtime.rows import tree_scope
 from forbear.store.codec import to_us
-
-if TYPE_CHECKING:
-    from forbear.runtime.program import Asked
 
 
 def answered_now(asked: Asked, live: LiveTree, decision: Decision) -> tuple[tuple[str, str, str], ...]:

@@ -41,20 +41,20 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
         StoreError: the store cannot be written (unless the manner is to answer, or the tool is only observed).
     """
     engine = asking.engine
-    policy = engine.lanes.policies.get(tool)
+    policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
         try:
-            if not engine.lanes.is_ready(policy, run):
+            if not asking.lanes.is_ready(policy, run):
                 run_flow(prepare_flow(engine, asking.ask(tool, arguments, where), policy), engine)
-            flight = engine.lanes.begin(policy, arguments, run, where)
+            flight = asking.lanes.begin(policy, arguments, run, where)
         except StoreError:
             if manner.answers_broken:
                 return broken_reply(engine, asking.ask(tool, arguments, where))
             raise
         if flight is not None:
             ended = fly(flight, executor, arguments, manner.signals)
-            reply = _ended_well(engine, flight, ended)
-            return reply if reply is not None else run_flow(_go_on(engine, flight, ended, executor, manner), engine)
+            reply = _ended_well(asking, flight, ended)
+            return reply if reply is not None else run_flow(_go_on(asking, flight, ended, executor, manner), engine)
     return run_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
 
 
@@ -63,27 +63,27 @@ async def acall(
 ) -> Reply:
     """Answer one call in this task. Raises like `call`."""
     engine = asking.engine
-    policy = engine.lanes.policies.get(tool)
+    policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
         try:
-            if not engine.lanes.is_ready(policy, run):
+            if not asking.lanes.is_ready(policy, run):
                 await arun_flow(prepare_flow(engine, asking.ask(tool, arguments, where), policy), engine)
-            flight = engine.lanes.begin(policy, arguments, run, where)
+            flight = asking.lanes.begin(policy, arguments, run, where)
         except StoreError:
             if manner.answers_broken:
                 return broken_reply(engine, asking.ask(tool, arguments, where))
             raise
         if flight is not None:
             ended = await afly(flight, executor, arguments, manner.signals)
-            reply = _ended_well(engine, flight, ended)
+            reply = _ended_well(asking, flight, ended)
             return (
-                reply if reply is not None else await arun_flow(_go_on(engine, flight, ended, executor, manner), engine)
+                reply if reply is not None else await arun_flow(_go_on(asking, flight, ended, executor, manner), engine)
             )
     return await arun_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
 
 
-def _ended_well(engine: Engine, flight: Flight, ended: Ended) -> Reply | None:
-    return engine.lanes.end(flight, ended.raw) if ended.raw is not None else None
+def _ended_well(asking: Asking, flight: Flight, ended: Ended) -> Reply | None:
+    return asking.lanes.end(flight, ended.raw) if ended.raw is not None else None
 
 
 def _whole(engine: Engine, ask: Ask, executor: Executor, manner: Manner) -> Flow[Reply]:
@@ -97,10 +97,10 @@ def _whole(engine: Engine, ask: Ask, executor: Executor, manner: Manner) -> Flow
     )
 
 
-def _go_on(engine: Engine, flight: Flight, ended: Ended, executor: Executor, manner: Manner) -> Flow[Reply]:
+def _go_on(asking: Asking, flight: Flight, ended: Ended, executor: Executor, manner: Manner) -> Flow[Reply]:
     return after_lane(
-        engine,
-        engine.lanes.give_up(flight),
+        asking.engine,
+        asking.lanes.give_up(flight),
         ended,
         executor,
         signals=manner.signals,

@@ -25,6 +25,7 @@ from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
+from forbear.runtime.explain import Explanation, explain_flow
 from forbear.runtime.flows import join_flow, propose_flow
 from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode, threads_for
 from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
@@ -339,6 +340,15 @@ class Controller:
             UsageError: the run belongs to another tree or draws from another principal.
         """
         return RunHandle(self._engine, run, parent, principal)
+
+    def explain(self, request_id: str) -> Explanation:
+        """Say in words what became of a request: each step, what holds now, what was told, what a person can do.
+
+        Raises:
+            StoreError: the journal cannot be read, or lines that wait for it cannot be written.
+            UsageError: the journal does not know the request.
+        """
+        return run_flow(explain_flow(self._engine, request_id), self._engine)
 
     # ---- what is due ------------------------------------------------------------------------------------------------
 

@@ -107,7 +107,8 @@ class EmbeddedWorker:
         """Return the seconds until the next look; None = until something is scheduled."""
         due_us = self._engine.store.next_due_us()
         if due_us is None:
-            return None
+            # Another process may answer what waits here for a person, and the application wants to hear of it.
+            return POLL if self._engine.on_ready is not None and self._engine.world.waiting_roots() else None
         left = (from_us(due_us) - self._engine.clock.now()) / timedelta(seconds=1)
         # What is overdue and still there cannot be worked on here: no busy loop.
         return POLL if first or left <= 0 else min(left, POLL)

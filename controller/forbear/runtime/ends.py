@@ -11,14 +11,11 @@ from forbear.contract import Raw
 from forbear.core.events import Cancelled, Interrupted, Lost
 from forbear.core.vocabulary import COMPLETED
 from forbear.errors import StoreError
+from forbear.runtime.asked import Decided
 from forbear.runtime.engine import Engine
 from forbear.runtime.inspection import looked_flow
 from forbear.runtime.notes import keep
-from forbear.runtime.program import (
-    Decided,
-    settle,
-    tell,
-)
+from forbear.runtime.program import settle, tell
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import is_recorded, payload
 from forbear.runtime.steps import (

@@ -19,16 +19,16 @@ from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
 from forbear.ports import Clock, Ids, Row, Store
+from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
 from forbear.runtime.display import HIDDEN
-from forbear.runtime.lanes import Lanes
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
-from forbear.runtime.program import Asked, Decided, Frame
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
 from forbear.runtime.rows import tree_scope
@@ -90,8 +90,6 @@ class Engine:
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
         self.closed = False
-        self.lanes = Lanes(self)
-        tools.on_declared = lambda: self.lanes.declared(tools.policies(), tools.checks)
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
         # Calls that wait inside `call` for their own retry; the worker leaves them alone.
@@ -204,6 +202,9 @@ class Engine:
         decision = decided.decision
         self.drain_ready()
         if any(isinstance(command, (WakeAt, AskHuman, Inspect)) for command in decision.commands):
+            self.on_work()
+        elif self.on_ready is not None and decided.action is not None and isinstance(decided.action.phase, Unknown):
+            # A person may say elsewhere what became of it.
             self.on_work()
         execute = decided.execute
         call = asked.call if execute is None else execute.call

@@ -14,24 +14,24 @@ import marshal
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
-from typing import TYPE_CHECKING, Final, TypeGuard, cast
+from typing import Final, Protocol, TypeGuard, cast
 
 from forbear.contract import Trail
 from forbear.contract.findings import SUCCESS
 from forbear.core.identity import canonical, digest, fingerprint
 from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.rules import Rule
 from forbear.core.settle import SAME_RESULT_GAP
-from forbear.core.states import Action, Completed, Known, Run, Running, Started, known_key, step_key
+from forbear.core.states import Run
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import Effect, Mode, Outcome
-from forbear.runtime.calls import build, frozen_arguments
+from forbear.core.vocabulary import Effect, Mode
+from forbear.ports import Ids, JournalLine
+from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.reply import Attempt
+from forbear.runtime.rows import tree_scope
 from forbear.store.codec import from_us
-
-if TYPE_CHECKING:
-    from forbear.runtime.engine import Engine
-    from forbear.runtime.live import LiveTree
 
 # A read may start so long after another process has committed something that would stop it (design section 7).
 STALENESS_US: Final = 20_000
@@ -82,6 +82,20 @@ def is_plain(arguments: object) -> TypeGuard[dict[str, object]]:
     return type(arguments) is dict
 
 
+class Owner(Protocol):
+    """What a flight needs of its controller."""
+
+    @property
+    def ids(self) -> Ids:
+        """Return where ids come from."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the executing process."""
+        ...
+
+
 class Entry:
     """What the lane knows of one action."""
 
@@ -128,7 +142,7 @@ class Flight:
 
     def __init__(
         self,
-        owner: Engine,
+        owner: Owner,
         root: str,
         run: str,
         step: str,
@@ -167,7 +181,7 @@ class Flight:
 class LaneRun:
     """The counters of one run, ahead of the tree's."""
 
-    __slots__ = ("calls", "closed", "fresh", "operations", "run", "seen", "step", "valued")
+    __slots__ = ("calls", "closed", "fresh", "operations", "run", "seen", "step")
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -178,8 +192,6 @@ class LaneRun:
         self.operations: dict[str, int] = {}
         # A step was opened here: in it something moved.
         self.fresh = False
-        # Entries that hold a value of this step.
-        self.valued: list[Entry] = []
 
     def ahead(self) -> Run:
         """Return the run as the core would have it now."""
@@ -206,7 +218,7 @@ class LaneRun:
 class Lane:
     """The lane of one tree; everything in it is read and written under the tree's lock."""
 
-    __slots__ = ("checked_us", "entries", "foreign", "is_clear", "runs", "turns")
+    __slots__ = ("checked_us", "entries", "foreign", "is_clear", "runs", "turns", "valued")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, bytes], Entry] = {}
@@ -218,68 +230,12 @@ class Lane:
         # Nothing stands in the way of any read; None = to be looked at.
         self.is_clear: bool | None = None
         self.checked_us = 0
-
-    # ---- giving back ------------------------------------------------------------------------------------------------
-
-    def give_back(self, live: LiveTree, call: Call | None) -> None:
-        """Give the tree what an event needs: the runs' counters, and the action that it is about (None = open flights)."""
-        for run in self.runs.values():
-            live.runs[run.run.id] = run.ahead()
-        self.runs.clear()
-        if not self.entries:
-            return
-        if call is None:
-            for entry in [entry for entry in self.entries.values() if entry.flying]:
-                self._give(live, entry)
-            return
-        if call.malformed or call.effect is not Effect.READ:
-            return
-        key = plain_key(frozen_arguments(call))
-        found = None if key is None else self.entries.get((call.tool, key))
-        if found is not None:
-            self._give(live, found)
-
-    def give_all_back(self, live: LiveTree) -> None:
-        """Give the tree everything."""
-        self.give_back(live, None)
-        for entry in list(self.entries.values()):
-            self._give(live, entry)
-
-    def _give(self, live: LiveTree, entry: Entry) -> None:
-        del self.entries[entry.key]
-        call = self._call(entry)
-        action = self._action(entry, call)
-        live.actions[action.key] = action
-        live.volatile.add(action.key)
-        self.foreign.add(entry.key)
-        done = entry.done
-        if done is not None and entry.value is not None:
-            live.remember_value(done.run, done.step, f"{action.key}:{done.number}", entry.value[0])
-        for flight in (done, *entry.flying):
-            if flight is not None and flight.call_id:
-                key = known_key(flight.run, flight.step, flight.call_id, call.fingerprint)
-                live.known[key] = Known(action=call.action, attempt=flight.number)
-                live.volatile_known.add(key)
-        for flight in entry.flying:
-            self._take_over(live, flight, call)
-        # A dropped entry and its last flight would hold each other.
-        entry.flying, entry.value, entry.done = [], None, None
+        # Entries that hold a value of the step that their run is in, by run.
+        self.valued: dict[str, list[Entry]] = {}
 
     def completed_in(self, turn: int) -> set[str]:
         """Return the tools that completed on the lane in a turn."""
         return {entry.policy.name for entry in self.entries.values() if entry.done is not None and entry.turn == turn}
-
-    def may_end(self, live: LiveTree) -> bool:
-        """Say whether the core would do nothing but complete a read that succeeded now."""
-        if self.is_clear is None:
-            self.is_clear = nothing_stands(live)
-        return self.is_clear
-
-    def give_up(self, live: LiveTree, entry: Entry) -> None:
-        """Give the tree an action whose flight did not end well, with the counters of the runs."""
-        self.give_back(live, None)
-        if entry.key in self.entries:
-            self._give(live, entry)
 
     def turn_began(self, turn: str) -> None:
         """A turn with this opaque id has begun; ids that are no longer remembered go the whole way."""
@@ -299,98 +255,36 @@ class Lane:
             if key is not None:
                 self.foreign.add((call.tool, key))
 
-    def _take_over(self, live: LiveTree, flight: Flight, call: Call) -> None:
-        """Make an attempt of a flight that is still open: it is settled like any other."""
-        call = replace(call, run=flight.run, step=flight.step, call_id=flight.call_id)
-        flight.attempt = Attempt(
-            tool=call.tool,
-            arguments=flight.entry.arguments,
-            number=flight.number,
-            run=flight.run,
-            step=flight.step,
-            call_id=flight.call_id,
-            fingerprint=call.fingerprint,
-            request_id=flight.request_id,
-            started_at=from_us(flight.started_us),
-            root=flight.root,
-            call=call,
-        )
-        live.open_flight(call.action, flight.number)
-
-    def _call(self, entry: Entry) -> Call:
-        last = entry.flying[-1] if entry.flying else entry.done
-        assert last is not None
-        return build(
-            entry.policy,
-            entry.arguments,
-            run=last.run,
-            step=last.step,
-            call_id=last.call_id,
-            source=entry.source,
-            siblings=last.siblings,
-            forced=last.forced,
-        )
-
-    def _action(self, entry: Entry, call: Call) -> Action:
-        phase: Running | Completed
-        if entry.flying:
-            phase = Running(open=tuple(_started(flight) for flight in entry.flying))
-        else:
-            assert entry.done is not None
-            phase = _completed(entry.done)
-        return Action(
-            key=call.action,
-            call=call,
-            phase=phase,
-            attempts=entry.attempts,
-            turn=entry.turn,
-            same_results=entry.same,
-            last_result=entry.digest,
-            last_result_at=from_us(entry.at_us) if entry.digest else None,
-            last_writes=entry.writes,
-        )
-
-
-# ---- what the core would have --------------------------------------------------------------------------------------
-
-
-def _started(flight: Flight) -> Started:
-    return Started(
-        attempt=flight.number,
-        run=flight.run,
-        step=flight.step,
-        call_id=flight.call_id,
-        started_at=from_us(flight.started_us),
-        owner=flight.owner.owner,
-    )
-
-
-def _completed(flight: Flight) -> Completed:
-    return Completed(
-        attempt=flight.number,
-        outcome=Outcome.SUCCESS,
-        turn=flight.turn,
-        started_at=from_us(flight.started_us),
-        request_id=flight.request_id,
-        writes=flight.writes,
-        step=step_key(flight.run, flight.step),
-        epoch=flight.epoch,
-        told=plain_success(flight),
-    )
-
 
 def plain_success(flight: Flight) -> Envelope:
     """Return the envelope of a plain success."""
     return replace(SUCCESS, request_id=flight.request_id)
 
 
-def nothing_stands(live: LiveTree) -> bool:
-    """Say whether nothing in the tree could change the core's answer to a read that succeeds."""
-    tree = live.tree
-    return (
-        not live.holds
-        and not live.ready
-        and not tree.streaks
-        and not tree.repairs
-        and all(run.halted is None for run in live.runs.values())
+# ---- the record ------------------------------------------------------------------------------------------------------
+
+
+def line_of(flight: Flight, *, ended: bool) -> JournalLine:
+    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
+    entry = flight.entry
+    action, fingerprint = entry.identity()
+    if ended:
+        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
+        facts += '"answer":"executed","outcome":"success","executed":"yes"'
+    else:
+        before = "Fresh" if flight.number == 1 else "Completed"
+        facts = f'"event":"Proposed","before":"{before}","after":"Running","attempt":{flight.number},'
+        facts += '"answer":"executed"'
+    where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
+    if flight.call_id:
+        where += f',"call_id":{quoted(flight.call_id)}'
+    return JournalLine(
+        at_us=flight.ended_us if ended else flight.started_us,
+        scope=tree_scope(flight.root),
+        run=flight.run,
+        rule=Rule.RETURNED_COMPLETED if ended else Rule.EXECUTED,
+        tool=entry.policy.name,
+        action=action,
+        request_id=flight.request_id,
+        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"}}'.encode(),
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from json.encoder import encode_basestring_ascii as quoted
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from forbear.contract import Raw, Value, classify
 from forbear.contract.findings import SUCCESS
@@ -13,16 +12,8 @@ from forbear.core.rules import Rule
 from forbear.core.states import Run
 from forbear.core.steps import current
 from forbear.core.vocabulary import Answer
-from forbear.ports import JournalLine
-from forbear.runtime.reply import Attempt, Reply
-from forbear.runtime.results import digest_of, payload
-from forbear.runtime.rows import tree_scope
-from forbear.store.codec import to_us
-
-if TYPE_CHECKING:
-    from forbear.runtime.engine import Engine
-    from forbear.runtime.live import LiveTree
-    from forbear.runtime.where import Where
+from forbear.runtime.engine import Engine
+from forbear.runtime.giveback import give_up, may_end, nothing_stands
 from forbear.runtime.lane import (
     ANY_TIME,
     MAX_KEPT,
@@ -32,10 +23,14 @@ from forbear.runtime.lane import (
     Flight,
     LaneRun,
     is_eligible,
-    nothing_stands,
     plain_key,
     plain_success,
 )
+from forbear.runtime.live import LiveTree
+from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.results import digest_of, payload
+from forbear.runtime.where import Where
+from forbear.store.codec import to_us
 
 
 class LaneReply(Reply):
@@ -98,10 +93,11 @@ class Lanes:
         self.policies: dict[str, ToolPolicy] = {}
         # A clock may say the time as a number, which is cheaper than an object.
         self._now_us: Callable[[], int] = getattr(engine.clock, "now_us", self._read_us)
+        engine.tools.on_declared = self._declared
 
-    def declared(self, policies: Iterable[ToolPolicy], checks: frozenset[str]) -> None:
+    def _declared(self) -> None:
         """Look again at which tools may take the lane: none that shares its operation or looks for unknown outcomes."""
-        known = list(policies)
+        known, checks = self._engine.tools.policies(), self._engine.tools.checks
         shared = {policy.operation for policy in known if policy.operation not in {"", policy.name}}
         limits = self._engine.limits
         self.policies = {
@@ -197,8 +193,8 @@ class Lanes:
             lane, tree = live.lane, live.tree
             said_digest = "" if value is None else digest_of(value[0])
             same = _same_results(entry, said_digest, tree.turn, tree.writes, now_us)
-            if not self._is_plain_success(entry, raw) or same >= _limit(entry.policy) or not lane.may_end(live):
-                lane.give_up(live, entry)
+            if not self._is_plain_success(entry, raw) or same >= _limit(entry.policy) or not may_end(live):
+                give_up(live, entry)
                 return None
             entry.same, entry.turn = same, tree.turn
             if said_digest:
@@ -206,9 +202,8 @@ class Lanes:
             flight.ended_us, flight.turn, flight.writes, flight.epoch = now_us, tree.turn, tree.writes, tree.epoch
             entry.flying.remove(flight)
             entry.done, entry.value = flight, value
-            counters = lane.runs.get(flight.run)
-            if counters is not None and counters.step == flight.step:
-                counters.valued.append(entry)
+            if _step_of(live, flight.run) == flight.step:
+                lane.valued.setdefault(flight.run, []).append(entry)
             else:
                 entry.value = None
             engine.world.batch.lines.append((flight,))
@@ -230,7 +225,7 @@ class Lanes:
         live = self._engine.world.enter(flight.root)
         try:
             if flight.attempt is None:
-                live.lane.give_up(live, flight.entry)
+                give_up(live, flight.entry)
             assert flight.attempt is not None
             return flight.attempt
         finally:
@@ -269,15 +264,23 @@ def _count_start(live: LiveTree, counters: LaneRun, step: str, siblings: int, op
     if counters.step != step:
         counters.step, counters.seen, counters.closed = step, 0, False
         live.values.pop(counters.run.id, None)
-        for entry in counters.valued:
+        for entry in live.lane.valued.pop(counters.run.id, ()):
             entry.value = None
-        counters.valued.clear()
     if not counters.closed:
         counters.fresh = True
         counters.seen += 1
         counters.closed = counters.seen >= siblings
     counters.calls += 1
     counters.operations[operation] = counters.operations.get(operation, 0) + 1
+
+
+def _step_of(live: LiveTree, run: str) -> str:
+    """Return the step that a run is in."""
+    counters = live.lane.runs.get(run)
+    if counters is not None:
+        return counters.step
+    found = live.runs.get(run)
+    return "" if found is None else found.step
 
 
 def _same_results(entry: Entry, digest: str, turn: int, writes: int, now_us: int) -> int:
@@ -292,32 +295,3 @@ def _same_results(entry: Entry, digest: str, turn: int, writes: int, now_us: int
 def _limit(policy: ToolPolicy) -> int:
     own = policy.limits.max_same_results
     return MAX_SAME_RESULTS if own is None else own
-
-
-# ---- the record ------------------------------------------------------------------------------------------------------
-
-
-def line_of(flight: Flight, *, ended: bool) -> JournalLine:
-    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
-    entry = flight.entry
-    action, fingerprint = entry.identity()
-    if ended:
-        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
-        facts += '"answer":"executed","outcome":"success","executed":"yes"'
-    else:
-        before = "Fresh" if flight.number == 1 else "Completed"
-        facts = f'"event":"Proposed","before":"{before}","after":"Running","attempt":{flight.number},'
-        facts += '"answer":"executed"'
-    where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
-    if flight.call_id:
-        where += f',"call_id":{quoted(flight.call_id)}'
-    return JournalLine(
-        at_us=flight.ended_us if ended else flight.started_us,
-        scope=tree_scope(flight.root),
-        run=flight.run,
-        rule=Rule.RETURNED_COMPLETED if ended else Rule.EXECUTED,
-        tool=entry.policy.name,
-        action=action,
-        request_id=flight.request_id,
-        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"}}'.encode(),
-    )

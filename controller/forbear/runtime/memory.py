@@ -13,11 +13,23 @@ from itertools import count
 from typing import Final
 
 from forbear.core.decision import Decision, PutKnown
-from forbear.core.states import Action, Hold, Known, Run, Tree
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Hold,
+    Known,
+    Parked,
+    Run,
+    Tree,
+    Unknown,
+    Waiting,
+)
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
 from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.rows import (
@@ -30,6 +42,8 @@ from forbear.runtime.rows import (
     tree_scope,
 )
 
+# Phases that another process may end, too.
+WAITS: Final = (Waiting, Parked, AwaitingApproval, Approved, Unknown)
 # Trees beyond this many are dropped from memory, the longest unused first.
 MAX_TREES: Final = 1024
 
@@ -95,6 +109,14 @@ class WorkingSet:
         """Return a tree that is in memory, without its lock."""
         return self._trees.get(root)
 
+    def waiting_roots(self) -> list[str]:
+        """Return the roots of the trees in memory in which something waits for a person or the clock."""
+        return [
+            live.root
+            for live in list(self._trees.values())
+            if any(isinstance(action.phase, WAITS) for action in list(live.actions.values()))
+        ]
+
     # ---- effects ----------------------------------------------------------------------------------------------------
 
     def perform(self, effect: Effect) -> object:
@@ -123,7 +145,7 @@ class WorkingSet:
     def _load(self, effect: Load) -> LiveTree:
         live = self._trees[effect.root]
         self.refresh(live)
-        live.lane.give_back(live, effect.call)
+        give_back(live, effect.call)
         if not live.complete:
             self._fetch(live, effect)
         return live
@@ -154,7 +176,7 @@ class WorkingSet:
             # What was committed concerns other trees.
             live.epoch = epoch
             return
-        live.lane.give_all_back(live)
+        give_all_back(live)
         first, live.loaded = not live.loaded, True
         stored_tree: Tree | None = None
         runs: dict[str, Run] = {}
@@ -162,7 +184,7 @@ class WorkingSet:
         holds: dict[str, Hold] = {}
         live.turns = ()
         live.prompts = 0
-        live.ready = {}
+        told, live.ready = live.ready, {}
         for row in found.rows:
             match row.kind:
                 case "tree":
@@ -196,6 +218,9 @@ class WorkingSet:
         live.known = {key: live.known[key] for key in live.volatile_known if key in live.known}
         live.holds = holds
         live.stored_tree, live.stored_runs = stored_tree, runs
+        if not first:
+            # What another process made ready; what the store held when this one came is in the inbox alone.
+            self.fresh_ready.extend((live.root, ready) for key, ready in sorted(live.ready.items()) if key not in told)
         live.version, live.epoch = found.version, epoch
         live.complete = first and found.version == 0
         live.absent.clear()

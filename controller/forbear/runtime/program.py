@@ -7,21 +7,29 @@ follows from the decision.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from forbear.core.decide import decide, decide_tree
-from forbear.core.decision import Decision, Deliver, Execute, Join, Snapshot
+from forbear.core.decision import Decision, Deliver, Join
 from forbear.core.events import Edited, Event, Inspected, Proposed, Returned, TreeEvent
-from forbear.core.policy import ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Action, Completed, known_key
-from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Mode
 from forbear.errors import StoreError
 from forbear.ports import Row
+from forbear.runtime.asked import Asked, Decided, Frame
+from forbear.runtime.beside import (
+    announced,
+    announcement,
+    answered_now,
+    attempt_of,
+    completion_rows,
+    is_volatile,
+    new_prompt_rows,
+    request_of,
+)
 from forbear.runtime.effects import Program, Save, fetch, load, read_clock, save
 from forbear.runtime.live import LiveTree
 from forbear.runtime.notes import (
@@ -33,74 +41,8 @@ from forbear.runtime.notes import (
 )
 from forbear.runtime.rows import tree_scope
 
-if TYPE_CHECKING:
-    from forbear.runtime.reply import Reply
-from forbear.runtime.beside import (
-    announced,
-    announcement,
-    answered_now,
-    attempt_of,
-    completion_rows,
-    is_volatile,
-    new_prompt_rows,
-    request_of,
-)
-
 # So often a decision is made again after somebody else committed first.
 MAX_RACES: Final = 64
-
-Frame = Callable[[LiveTree], Snapshot]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """A committed decision, with what the reply needs of the state after it."""
-
-    decision: Decision
-    live: LiveTree
-    now: datetime
-    # The action after the decision; None = an event of the tree.
-    action: Action | None = None
-    # The recorded result that is to be delivered.
-    recorded: Row | None = None
-    # The same where memory still has the very object.
-    value: tuple[object] | None = None
-    # What a settled attempt said, before the core made the answer of it.
-    envelope: Envelope | None = None
-    # How often the action has completed (known only where an idempotency key is declared).
-    completions: int = 0
-    # The attempt of this process that the call joins.
-    flight: Future[Reply] | None = None
-    # HALTED: tools that were completed in this turn, and what still waits.
-    completed: tuple[str, ...] = ()
-    pending: tuple[str, ...] = ()
-
-    @property
-    def execute(self) -> Execute | None:
-        """Return the start that this decision ordered."""
-        return next((command for command in self.decision.commands if isinstance(command, Execute)), None)
-
-    @property
-    def join(self) -> Join | None:
-        """Return the open attempt whose result answers this call."""
-        return next((command for command in self.decision.commands if isinstance(command, Join)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is the same for every procedure about one action."""
-
-    root: str
-    call: Call
-    # Makes the core's view of the tree: policy of the event's tool, limits, owner, approver.
-    frame: Frame
-    policy: ToolPolicy
-    request_id: str = ""
-    actor: str = ""
-    # The framework proposes an approved call again by itself.
-    reproposes: bool = False
-    # What a person adds to what the run is told about this action.
-    note: str = ""
 
 
 Extra = Callable[[LiveTree, Decision, datetime], tuple[Row, ...]]

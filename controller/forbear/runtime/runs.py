@@ -8,6 +8,7 @@ from forbear.core.events import Reconnected, RunRestarted
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Waiting
 from forbear.runtime.engine import Engine
+from forbear.runtime.explain import Explanation, explain_flow
 from forbear.runtime.flows import cancel_flow
 from forbear.runtime.lookups import actions_of, hand_out, is_halted
 from forbear.runtime.perform import run_flow
@@ -76,6 +77,14 @@ class RunHandle:
         """Return the results that became ready outside a call since the last time, each once, oldest first."""
         handed = self._do(transact(hand_out(self.root, self.id), self.root))
         return [self._engine.ready_reply(ready, row) for ready, row in handed]
+
+    def explain(self, request_id: str) -> Explanation:
+        """Say in words what became of a request of this run or of its tree; see `Controller.explain`.
+
+        Raises:
+            UsageError: the journal of this run's tree does not know the request.
+        """
+        return self._do(explain_flow(self._engine, request_id, root=self.root))
 
     def restarted(self) -> None:
         """Say that the run starts again from its beginning: its completed writes are delivered once each."""

@@ -21,8 +21,8 @@ from forbear.core.states import (
 )
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Executed, Outcome
+from forbear.runtime.asked import Decided
 from forbear.runtime.notes import result_of
-from forbear.runtime.program import Decided
 from forbear.runtime.reply import Attempt
 
 RESULT_NOT_KEPT: Final = "RESULT_NOT_KEPT"

@@ -67,15 +67,15 @@ INSERT INTO journal (at_us, scope, run, rule, tool, action, request_id, body) VA
 
 -- name: journal_all
 SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal
-WHERE seq > ?
+WHERE seq > ?1 AND (?2 IS NULL OR action = ?2)
 ORDER BY seq
-LIMIT ?;
+LIMIT ?3;
 
 -- name: journal_of_request
 SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal
-WHERE seq > ? AND request_id = ? AND request_id <> ''
+WHERE seq > ?1 AND request_id = ?2 AND request_id <> '' AND (?3 IS NULL OR action = ?3)
 ORDER BY seq
-LIMIT ?;
+LIMIT ?4;
 
 -- name: prune
 DELETE FROM entity WHERE id IN (

@@ -202,9 +202,11 @@ class Ledger:
             seen = of_reply(reply, call=call, hold=self._product.hold(reply.ticket), is_own=False)
             self.show(seen)
             late = call in self.unknown and seen.outcome != "unknown"
-            if isinstance(event, Control) and event.kind in _TURNS and seen.code == "APPROVAL_EXPIRED":
+            if isinstance(event, Control) and event.kind in _TURNS and seen.code == "APPROVAL_CLOSED":
                 # A message instead of an answer closes the question.
-                seen = replace(seen, words=seen.words | {"superseded", "implicit_close", "user_message"})
+                seen = replace(
+                    seen, words=seen.words | {"superseded", "approval_expired", "implicit_close", "user_message"}
+                )
             if seen.outcome == "unknown":
                 self.is_unknown(seen)
             else:

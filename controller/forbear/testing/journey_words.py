@@ -30,7 +30,7 @@ approval_required needs_approval not_the_approved_call not_approved approval_nee
     reapproval_required prompt_open awaiting_approval edited_into_another_tool new_call
     : approval_required start.gate.asked awaiting_approval.proposed.same_prompt request_approval
 approval_expired expired approval_timeout prompt_expired superseded_by_message superseded_by_user_message implicit_close
-    : approval_expired
+    : approval_expired approval_closed
 superseded superseded_by_human superseded_by_edit edited_by_human edited replaced_by_human : superseded
 changes_requested : changes_requested
 prompts_exhausted too_many_prompts approval_fatigue : prompts_exhausted

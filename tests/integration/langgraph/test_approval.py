@@ -409,9 +409,6 @@ def test_limits_do_not_reset_on_resume() -> None:
     assert "BUDGET_EXHAUSTED" in str(answers(state)[3].content)
 
 
-@pytest.mark.xfail(
-    reason="core: a denial placed on a rule does not cover the denied call once the rule allows it (holds.matches)"
-)
 def test_a_rule_that_changes_its_mind_between_pause_and_resume_never_opens_the_gate() -> None:
     """The rule flips to "allow" while the person says no: the no stands."""
     from forbear.contract import allow, ask

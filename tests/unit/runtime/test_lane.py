@@ -14,6 +14,7 @@ import pytest
 from forbear.core.states import Completed, Running
 from forbear.core.vocabulary import Answer
 from forbear.errors import Refused, StoreError
+from forbear.runtime.giveback import give_all_back
 from forbear.runtime.lane import plain_key
 from forbear.runtime.lanes import LaneReply
 from forbear.testing.clock import ManualClock, SequenceIds
@@ -36,7 +37,7 @@ ANSWERS = [
 
 def whole_way(controller: Any) -> None:
     """Close the lane of a controller."""
-    controller.engine.lanes.policies = {}
+    controller._asking.lanes.policies = {}
 
 
 def story(seed: int) -> Any:
@@ -118,7 +119,7 @@ def state(controller: Any) -> Any:
     """Return what the tree holds after everything was given back."""
     live = controller.engine.world.enter("r")
     try:
-        live.lane.give_all_back(live)
+        give_all_back(live)
         return (
             {key: without_ids(action) for key, action in live.actions.items()},
             dict(live.runs),
@@ -274,6 +275,36 @@ def test_a_run_that_starts_inside_a_read_on_the_lane_is_a_child(desk: Any) -> No
     desk.call("find", {"n": 0}, run="r", step="0", call_id="0", execute=lambda n: n + 1)
     desk.call("find", {"n": 1}, run="r", step="1", call_id="1", execute=lambda n: desk.run("sub").root)
     assert desk.run("sub").root == "r"
+
+
+async def test_a_value_is_kept_for_its_step_although_another_call_goes_the_whole_way(desk: Any) -> None:
+    """An equal call later in the step gets the object, whatever its siblings did meanwhile."""
+    release = asyncio.Event()
+    value = {"n": 1}
+
+    async def slow(**_: object) -> object:
+        await release.wait()
+        return value
+
+    where = {"run": "r", "step": "s", "siblings": 3}
+    await desk.acall("find", {"n": 0}, run="r", step="0", call_id="0", execute=lambda **a: 1)
+    first = asyncio.create_task(desk.acall("find", {"n": 1}, call_id="a", execute=slow, **where))
+    await asyncio.sleep(0)
+    await desk.acall("place", {"n": 2}, call_id="b", execute=lambda **a: {"id": 1}, **where)
+    release.set()
+    assert (await first).value is value
+    again = await desk.acall("find", {"n": 1}, call_id="c", execute=slow, **where)
+    assert (again.value is value, again.suppressed) == (True, True)
+
+
+def test_values_of_a_step_are_let_go_with_it(desk: Any) -> None:
+    """Memory keeps no results of steps that are over."""
+    for n in range(6):
+        where = {"run": "r", "step": f"s{n}", "siblings": 2}
+        desk.call("find", {"n": n}, call_id=f"a{n}", execute=lambda n: {"big": n}, **where)
+        desk.call("place", {"n": n}, call_id=f"b{n}", execute=lambda n: {"id": n}, **where)
+    lane = desk.engine.world.peek("r").lane
+    assert sum(entry.value is not None for entry in lane.entries.values()) <= 1
 
 
 def test_no_progress_is_noticed_on_the_lane(desk: Any) -> None:
