@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import answers, audit, checks, reading, worker
+from forbear.cli import answers, audit, checks, classified, reading, worker
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -115,6 +115,7 @@ def application() -> typer.Typer:
     worker.add_to(app)
     audit.add_to(app)
     checks.add_to(app)
+    classified.add_to(app)
     return app
 
 
