@@ -158,6 +158,12 @@ def test_a_plain_success_leaves_no_evidence_and_no_file(desk: Controller, path: 
     assert not evidence_path(path).exists()
 
 
+def test_an_application_makes_the_file_when_it_starts(path: Path) -> None:
+    """Making a file syncs the disk: that happens where the application opens, not where its event loop runs."""
+    with Controller.open(path, clock=ManualClock(), ids=SequenceIds()):
+        assert evidence_path(path).exists()
+
+
 def test_evidence_is_readable_by_its_user_only(desk: Controller, path: Path) -> None:
     """The file, its log and its lock are private from the first byte on."""
     desk.declare("charge", effect="write")
