@@ -141,7 +141,7 @@ class Controller:
                 approver=approver,
                 strict=strict,
                 threads=threads_for(opened),
-                evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence),
+                evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence, at_once=worker),
                 labels=said,
             )
             engine.on_ready = on_ready
