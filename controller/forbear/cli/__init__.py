@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import answers, checks, reading, worker
+from forbear.cli import answers, checks, doctor, reading, worker
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -114,6 +114,7 @@ def application() -> typer.Typer:
     answers.add_to(app)
     worker.add_to(app)
     checks.add_to(app)
+    doctor.add_to(app)
     return app
 
 

@@ -41,6 +41,8 @@ class Guess:
     reason: str
     # False = written as a comment: it would loosen something, or only its author can know.
     active: bool = True
+    # True = it was seen and is no guess.
+    is_seen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def propose(tools: Sequence[FoundTool]) -> list[Proposal]:
     for tool in tools:
         guesses: list[Guess] = [] if effects[tool.name] is None else [_present(effects[tool.name])]
         if tool.remote:
-            guesses.append(Guess(field="trust", value="remote", reason="it belongs to an MCP server"))
+            guesses.append(Guess(field="trust", value="remote", reason="it belongs to an MCP server", is_seen=True))
         if tool in writes:
             members = families.get(operations.get(tool.name, ""), ())
             guesses += _of_a_write(tool, operations.get(tool.name), members, targets, reads, effects)
@@ -122,11 +124,11 @@ def _effect_by_hint(tool: FoundTool) -> Effect | None:
 
 def _effect_by_words(tool: FoundTool) -> tuple[Effect | None, str]:
     words = words_of(tool.name)
-    for word in words:
+    for place, word in enumerate(words):
         # The first verb counts, also after a server's prefix: github_create_issue.
         if word in WRITES:
             return Effect.WRITE, f"the verb {word!r} of its name"
-        if word in READS and word not in LOOKED_AT:
+        if word in READS and (place == 0 or word not in LOOKED_AT):
             return Effect.READ, f"the verb {word!r} of its name"
     if words and words[-1] in LOOKED_AT:
         return Effect.READ, f"its name ends in {words[-1]!r}"
@@ -224,7 +226,9 @@ def inspections(write: FoundTool, reads: Sequence[FoundTool]) -> list[tuple[Foun
 
 def _things(tool: FoundTool) -> frozenset[str]:
     words = words_of(tool.name)
-    return nouns(word for word in words if word not in READS and word not in LOOKED_AT and (word not in WRITES or word == "order" and word != words[0]))
+    # "order" is a verb only where a name begins with it.
+    verbs = READS | LOOKED_AT | (WRITES if words[:1] == ["order"] else WRITES - {"order"})
+    return nouns(word for word in words if word not in verbs)
 
 
 def _of_a_write(
@@ -244,7 +248,9 @@ def _of_a_write(
         # Aliases that name the same thing by other arguments are matched under the first one's word.
         first = targets.get(members[0]) if members else target
         value: object = target if first in (None, target) else {str(first): target}
-        guesses.append(Guess(field="target", value=value, reason=f"the argument {target!r} seems to name what is acted on"))
+        guesses.append(
+            Guess(field="target", value=value, reason=f"the argument {target!r} seems to name what is acted on")
+        )
     guesses += _inspection(tool, members, reads, effects)
     for name in tool.properties:
         if name.lower() in KEYS:

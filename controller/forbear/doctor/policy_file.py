@@ -47,7 +47,7 @@ def _table(proposal: Proposal) -> str:
 
 def _row(guess: Guess) -> str:
     mark = "" if guess.active else "# "
-    return f"{mark}{guess.field} = {toml_value(guess.value)}  # guess: {_comment(guess.reason)}"
+    return f"{mark}{guess.field} = {toml_value(guess.value)}  # {'seen' if guess.is_seen else 'guess'}: {_comment(guess.reason)}"
 
 
 def _comment(text: str) -> str:

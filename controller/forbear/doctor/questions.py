@@ -60,7 +60,9 @@ def _later(policy: ToolPolicy) -> str:
         return NOT_DECLARED
     most = MAX_RETRIES if retries is None else retries
     inspected = "" if policy.inspect is None else f", or after {policy.inspect.tool} finds no trace of it"
-    return f"only after an answer that says nothing ran{after}{inspected}; the controller repeats it, at most {most} times"
+    return (
+        f"only after an answer that says nothing ran{after}{inspected}; the controller repeats it, at most {most} times"
+    )
 
 
 def _changed(policy: ToolPolicy) -> str:

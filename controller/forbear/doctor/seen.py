@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import cast
 
 from forbear.core.policy import ToolPolicy
+from forbear.runtime.controller import Controller
 
 __all__ = ["Concern", "Finding", "Found", "FoundTool", "ToolSource", "Weight"]
 
@@ -29,7 +30,7 @@ class Concern(StrEnum):
     ERROR_TEXT = "error_text"
     FREE_TEXT = "free_text"
     NO_CHECKPOINTER = "no_checkpointer"
-    NO_THREAD_ID = "no_thread_id"
+    SHARED_THREAD_ID = "shared_thread_id"
     NOT_GOVERNED = "not_governed"
     UNDECLARED = "undeclared"
     TWO_DEFINITIONS = "two_definitions"
@@ -97,7 +98,9 @@ class Found:
     findings: tuple[Finding, ...] = ()
     # A controller was seen, whether or not it declares anything.
     governed: bool = False
-    # Where decisions are kept: "" = not seen, else a word such as "memory" or "file".
+    # Controllers inside the object; what they declare is added by the doctor.
+    controllers: tuple[Controller, ...] = ()
+    # Where decisions are kept: "" = not seen, else "memory" or "file".
     store: str = ""
     # Names of the modules that the tools' functions are written in; their sources are read for clients and retries.
     modules: tuple[str, ...] = ()

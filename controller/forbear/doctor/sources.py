@@ -56,6 +56,11 @@ def found_on(target: object, *, name: str, known: Sequence[ToolSource], missing:
             f"target: {name!r} is no function, list of tools, controller, or tool, node or graph of an installed "
             f"framework{more}"
         )
+    # A controller that is inside declares its tools, and says nothing about what this object has.
+    names = {tool.name for tool in found.tools}
+    for controller in dict.fromkeys(found.controllers):
+        declares = of_controller(controller)
+        found = together([found, replace(declares, tools=tuple(one for one in declares.tools if one.name in names))])
     return _once(found)
 
 
@@ -77,6 +82,7 @@ def together(parts: Sequence[Found]) -> Found:
         tools=tuple(tool for part in parts for tool in part.tools),
         findings=tuple(finding for part in parts for finding in part.findings),
         governed=any(part.governed for part in parts),
+        controllers=tuple(one for part in parts for one in part.controllers),
         store=next((part.store for part in parts if part.store), ""),
         modules=tuple(dict.fromkeys(name for part in parts for name in part.modules)),
     )
@@ -89,7 +95,10 @@ def of_controller(controller: Controller) -> Found:
         FoundTool(
             name=policy.name,
             kind="declared tool",
-            input_schema={"properties": {name: {} for name in box.parameters(policy.name)}, "required": [*policy.required]},
+            input_schema={
+                "properties": {name: {} for name in box.parameters(policy.name)},
+                "required": [*policy.required],
+            },
             remote=policy.trust == "remote",
             governed=True,
             policy=policy,

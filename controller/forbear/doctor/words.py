@@ -38,7 +38,9 @@ LOOKED_AT: Final = frozenset(
     "status info details detail balance history summary report list count quote price weather forecast version health "
     "metrics stats statistics time date".split()
 )
-FILLER: Final = frozenset("a an the of to for in on at by with from and or its this that one my your into as is".split())
+FILLER: Final = frozenset(
+    "a an the of to for in on at by with from and or its this that one my your into as is".split()
+)
 
 # Arguments that name the thing acted on, best first; "*_id" comes before all of them.
 TARGETS: Final = (
