@@ -33,7 +33,7 @@ from forbear.core.events import (
     TurnBegan,
     Woke,
 )
-from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.policy import ToolPolicy
 from forbear.core.states import (
     Action,
     Approved,
@@ -744,9 +744,7 @@ class Monitor:
             self.repairs = tuple(r for r in self.repairs if r[0] not in mine)
         else:
             self._wrote(call)
-        self.bans = tuple(
-            b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run)
-        )
+        self.bans = tuple(b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run))
         done = Done(
             action=o.action,
             run=call.run,
@@ -782,7 +780,11 @@ class Monitor:
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
             replace(b, loosened=True)
-            if b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
+            if b.cause is Cause.REPAIR
+            and b.scope is Scope.ACTION
+            and not b.fields
+            and b.before is None
+            and not b.exempt
             else b
             for b in self.bans
         )
@@ -791,8 +793,10 @@ class Monitor:
                 d,
                 written=d.written or d.action != call.action,
                 overwritten=d.overwritten
-                or (d.action != call.action and call.target_declared and call.target is not None)
-                and d.target == call.target,
+                or (
+                    (d.action != call.action and call.target_declared and call.target is not None)
+                    and d.target == call.target
+                ),
             )
             for d in self.done
         )
@@ -827,9 +831,7 @@ class Monitor:
         if limit is None:
             limit = 3 if o.call.effect is Effect.WRITE else 8
         if count >= limit:
-            self._put(
-                self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True)
-            )
+            self._put(self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True))
 
     def _streak(self, o: Open, code: str) -> Streak:
         found = next((st for st in self.streaks if st.operation == o.call.operation and st.code == code), None)
@@ -873,7 +875,9 @@ class Monitor:
         call = o.call
         names = tuple(f.name for f in envelope.invalid_fields)
         declared = call.effect is not Effect.UNDECLARED
-        before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
+        before = (
+            None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
+        )
         ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
         self._put(replace(ban, before=before, exempt=("named",) if names else ()))
@@ -992,7 +996,10 @@ class Monitor:
             observed = s.policy.mode is Mode.OBSERVE
             if not executes and gate is Gate.ALLOW and not observed and not self.against(event.call, now, s):
                 if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
-                    raise Violation(HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}")
+                    raise Violation(
+                        HEALTHY,
+                        f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}",
+                    )
 
     def _reconnected(self, key: str, now: datetime, s: Snapshot) -> None:
         phase = s.actions[key].phase if key in s.actions else None
@@ -1074,7 +1081,9 @@ class Monitor:
         self.bans = tuple(
             b
             for b in self.bans
-            if not (b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, Mode.ENFORCE))
+            if not (
+                b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, Mode.ENFORCE)
+            )
         )
 
     def _edited(self, event: Edited, key: str, prompt: Prompt, expires_at: datetime, s: Snapshot) -> None:
@@ -1308,9 +1317,7 @@ class Monitor:
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
         if hold.cause is Cause.UNKNOWN:
-            if not any(
-                b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans
-            ):
+            if not any(b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans):
                 raise Violation(OWED, "a hold for an unknown write whose truth is known")
 
 

@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Final, cast
 
 from langchain_core.tools import BaseTool, StructuredTool, Tool
+from pydantic import BaseModel
 
 from forbear.doctor import Concern, Finding, Found, FoundTool, Weight
 from forbear_adapters._kit.retries import retrying_library
@@ -47,7 +48,8 @@ def _flag(hints: Mapping[str, object], name: str) -> bool | None:
 def _functions(tool: BaseTool) -> list[object]:
     if isinstance(tool, (StructuredTool, Tool)):
         return [one for one in (tool.func, tool.coroutine) if one is not None]
-    return [type(tool)._run, type(tool)._arun]  # noqa: SLF001 - where a tool's author writes what it does
+    # Where the author of a subclass writes what it does.
+    return [cast("object", getattr(type(tool), name)) for name in ("_run", "_arun")]
 
 
 def _innermost(function: object) -> object:
@@ -65,7 +67,7 @@ def _schema(tool: BaseTool) -> Mapping[str, object] | None:
         schema = tool.tool_call_schema
         if isinstance(schema, dict):
             return cast("dict[str, object]", schema)
-        return cast("dict[str, object]", schema.model_json_schema())
+        return schema.model_json_schema() if issubclass(schema, BaseModel) else None
     except Exception:  # noqa: BLE001 - whatever is wrong with it, it cannot be seen
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeGuard
+
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import BaseTool
 
@@ -15,7 +17,7 @@ def found(target: object) -> Found | None:
     """Return a tool, or a middleware with its tools; None = it is neither."""
     if isinstance(target, BaseTool):
         return of_tool(target)
-    if not isinstance(target, AgentMiddleware):
+    if not _is_middleware(target):
         return None
     own = of_middleware(target, where=type(target).__name__)
     tools = [of_tool(tool) for tool in target.tools]
@@ -26,3 +28,7 @@ def found(target: object) -> Found | None:
         controllers=own.controllers,
         modules=tuple(name for one in tools for name in one.modules),
     )
+
+
+def _is_middleware(target: object) -> TypeGuard[AgentMiddleware[Any, Any, Any]]:
+    return isinstance(target, AgentMiddleware)

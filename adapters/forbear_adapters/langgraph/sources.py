@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from langchain_core.runnables import RunnableSequence
 from langchain_core.tools import BaseTool
-from langgraph.graph import StateGraph
+from langgraph.graph import StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode
-from langgraph.pregel import Pregel
+from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import RetryPolicy
 
 from forbear.doctor import Concern, Finding, Found, Weight
@@ -19,6 +19,10 @@ __all__ = ["found"]
 
 _MAX_DEPTH: Final = 4
 
+# The parameters of a graph (its state, its context) do not matter here, and are the project's own.
+AnyGraph = StateGraph[Any, Any, Any, Any]
+AnyPregel = Pregel[Any, Any, Any, Any]
+
 
 def found(target: object) -> Found | None:
     """Return the tools of a tool, a `ToolNode`, a graph or a compiled graph; None = it is none of them."""
@@ -26,11 +30,19 @@ def found(target: object) -> Found | None:
         return of_tool(target)
     if isinstance(target, ToolNode):
         return _together(list(_of_node("tools", target)))
-    if isinstance(target, Pregel):
+    if _is_compiled(target):
         return _together([*_of_graph(target, 0), Found(findings=tuple(_of_compiled(target)))])
-    if isinstance(target, StateGraph):
-        return _together(list(_of_builder(cast("StateGraph[object]", target), 0)))
+    if _is_graph(target):
+        return _together(list(_of_builder(target, 0)))
     return None
+
+
+def _is_compiled(target: object) -> TypeGuard[AnyPregel]:
+    return isinstance(target, Pregel)
+
+
+def _is_graph(target: object) -> TypeGuard[AnyGraph]:
+    return isinstance(target, StateGraph)
 
 
 def _together(parts: Sequence[Found]) -> Found:
@@ -54,16 +66,16 @@ def _of_node(name: str, node: ToolNode) -> Iterator[Found]:
             yield of_middleware(holder, where=f"node {name!r}")
 
 
-def _of_graph(graph: Pregel, depth: int) -> Iterator[Found]:
+def _of_graph(graph: AnyPregel, depth: int) -> Iterator[Found]:
     builder = cast("object", getattr(graph, "builder", None))
-    if isinstance(builder, StateGraph):
-        yield from _of_builder(cast("StateGraph[object]", builder), depth)
+    if _is_graph(builder):
+        yield from _of_builder(builder, depth)
         return
     for name, node in graph.nodes.items():
         yield from _of_runnable(name, node.bound, node.retry_policy, depth)
 
 
-def _of_builder(builder: StateGraph[object], depth: int) -> Iterator[Found]:
+def _of_builder(builder: AnyGraph, depth: int) -> Iterator[Found]:
     for name, node in builder.nodes.items():
         yield from _of_runnable(name, node.runnable, node.retry_policy, depth)
 
@@ -74,7 +86,7 @@ def _of_runnable(name: str, runnable: object, policy: object, depth: int) -> Ite
     for step in steps:
         if isinstance(step, ToolNode):
             yield from _of_node(name, step)
-        elif isinstance(step, Pregel) and depth < _MAX_DEPTH:
+        elif _is_compiled(step) and depth < _MAX_DEPTH:
             yield from _of_graph(step, depth + 1)
     yield Found(findings=tuple(_retried(f"node {name!r}", policy, has_tools=bool(nodes))))
 
@@ -93,7 +105,7 @@ def _retried(where: str, policy: object, *, has_tools: bool) -> Iterator[Finding
         )
 
 
-def _of_compiled(graph: Pregel) -> Iterator[Finding]:
+def _of_compiled(graph: AnyPregel) -> Iterator[Finding]:
     yield from _retried("the graph", graph.retry_policy, has_tools=True)
     config = cast("Mapping[str, object]", graph.config or {})
     configurable = cast("Mapping[str, object]", config.get("configurable") or {})
@@ -105,7 +117,7 @@ def _of_compiled(graph: Pregel) -> Iterator[Finding]:
             message="a thread id is fixed in its config: all conversations are one run, with one set of refusals",
             change="pass the thread id with each invocation",
         )
-    if graph.checkpointer is None:
+    if cast("object", getattr(graph, "checkpointer", None)) is None:
         yield Finding(
             concern=Concern.NO_CHECKPOINTER,
             weight=Weight.RISK,

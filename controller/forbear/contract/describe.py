@@ -15,9 +15,7 @@ from forbear.errors import ConfigError
 __all__ = ["describe"]
 
 _REFUSED: Final = "A refusal is final until what it names has ended; an equal call before that does not run."
-_WAITS: Final = (
-    "With retry_after the controller repeats the call itself at the named time; calling earlier is of no use."
-)
+_WAITS: Final = "With retry_after the controller makes the call itself at the named time; calling earlier is of no use."
 _REPAIRS: Final = "With repair_input an equal call stays refused until a named field has changed."
 _UNKNOWN: Final = "With inspect_outcome it may have happened: an equal call does not run before that is settled."
 

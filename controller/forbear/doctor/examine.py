@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 from forbear.core.policy import ToolPolicy
 from forbear.core.vocabulary import Effect
@@ -168,7 +169,7 @@ def _can_be_looked_up(proposal: Proposal) -> bool:
 
 def _uninspected(proposal: Proposal) -> Finding:
     read = proposal.value("inspect", confirmed=True)
-    name = str(read["tool"]) if isinstance(read, dict) else ""
+    name = str(cast("dict[str, object]", read)["tool"]) if isinstance(read, dict) else ""
     return Finding(
         concern=Concern.NO_INSPECTION,
         weight=Weight.RISK,

@@ -58,14 +58,20 @@ def found_in(document: object, *, named: str) -> Found:
     return Found(tools=tuple(_tool(one, named) for one in cast("list[object]", document)))
 
 
+def _members(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
 def _tool(value: object, named: str) -> FoundTool:
-    members = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    members = _members(value)
     name = members.get("name")
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{named!r}: every tool must have a name")
-    schema, hints = members.get("inputSchema"), members.get("annotations")
-    said = cast("Mapping[str, object]", hints) if isinstance(hints, Mapping) else {}
-    description = members.get("description")
+    schema, said, description = (
+        members.get("inputSchema"),
+        _members(members.get("annotations")),
+        members.get("description"),
+    )
     return FoundTool(
         name=name,
         kind="MCP tool",
@@ -126,7 +132,8 @@ class _Talk:
     """One conversation with a server."""
 
     def __init__(self, server: subprocess.Popen[bytes], answer_s: float) -> None:
-        assert server.stdin is not None and server.stdout is not None
+        assert server.stdin is not None
+        assert server.stdout is not None
         self._write: IO[bytes] = server.stdin
         self._answer_s = answer_s
         self._lines: Queue[bytes] = Queue()
@@ -180,7 +187,7 @@ class _Talk:
             except (ValueError, RecursionError):
                 # Some servers print greetings; the protocol does not allow it, and it is no answer.
                 continue
-            members = cast("Mapping[str, object]", message) if isinstance(message, Mapping) else {}
+            members = _members(message)
             if members.get("id") != self._number or "method" in members:
                 continue
             result = members.get("result")

@@ -55,14 +55,12 @@ def _later(policy: ToolPolicy) -> str:
     retries = policy.limits.max_retries
     if policy.effect is Effect.READ and policy.repeatable:
         most = MAX_RETRIES_TEMPORARY_READ if retries is None else retries
-        return f"yes, after a temporary failure or at the named time{after}; the controller repeats it, at most {most} times"
+        return f"yes, after a temporary failure or at the named time{after}; the controller repeats it, {_times(most)}"
     if policy.effect is Effect.UNDECLARED and not said:
         return NOT_DECLARED
     most = MAX_RETRIES if retries is None else retries
     inspected = "" if policy.inspect is None else f", or after {policy.inspect.tool} finds no trace of it"
-    return (
-        f"only after an answer that says nothing ran{after}{inspected}; the controller repeats it, at most {most} times"
-    )
+    return f"only after an answer that says nothing ran{after}{inspected}; the controller repeats it, {_times(most)}"
 
 
 def _changed(policy: ToolPolicy) -> str:
@@ -102,3 +100,7 @@ def _disclosed(policy: ToolPolicy) -> str:
     said += [f"permissions {', '.join(policy.permissions)}"] if policy.permissions else []
     said += [f"arguments {', '.join(policy.secret)} never"] if policy.secret else []
     return "; ".join(said)
+
+
+def _times(most: int) -> str:
+    return "never" if most == 0 else "once at most" if most == 1 else f"{most} times at most"

@@ -10,9 +10,9 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
+from forbear.doctor.functions import of_function
 from forbear.doctor.seen import Concern, Finding, Found, FoundTool, ToolSource, Weight
 from forbear.errors import ConfigError
-from forbear.doctor.functions import of_function
 from forbear.runtime.controller import Controller
 from forbear.store.sqlite import SqliteStore
 
@@ -95,10 +95,7 @@ def of_controller(controller: Controller) -> Found:
         FoundTool(
             name=policy.name,
             kind="declared tool",
-            input_schema={
-                "properties": {name: {} for name in box.parameters(policy.name)},
-                "required": [*policy.required],
-            },
+            input_schema=_named(box.parameters(policy.name), policy.required),
             remote=policy.trust == "remote",
             governed=True,
             policy=policy,
@@ -108,6 +105,12 @@ def of_controller(controller: Controller) -> Found:
     store = controller.store
     kept = "" if not isinstance(store, SqliteStore) else "memory" if store.is_in_memory else "file"
     return Found(tools=tuple(tools), governed=True, store=kept)
+
+
+def _named(names: tuple[str, ...], required: tuple[str, ...]) -> Mapping[str, object]:
+    """Return a schema that knows names only."""
+    properties: dict[str, dict[str, object]] = {name: {} for name in names}
+    return {"properties": properties, "required": list(required)}
 
 
 def _once(found: Found) -> Found:
