@@ -113,8 +113,8 @@ def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
     if is_observed(s) and decision.answer is not Answer.EXECUTED:
-        would = decision.answer
-        decision = replace(start_anyway(s, s.action(call), start, now), would=would)
+        would, rule = decision.answer, decision.rule
+        decision = replace(start_anyway(s, s.action(call), start, now), would=would, would_rule=rule)
     return _count(s, run, event, decision, now)
 
 
