@@ -24,6 +24,7 @@ from forbear.core.holds import Cover, covering, narrow, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start, current_counters
 from forbear.core.states import (
+    FRAMEWORK,
     Action,
     AwaitingApproval,
     Claim,
@@ -70,8 +71,9 @@ def admit(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     if spent is not None:
         return _place_and_bar(s, action, start, spent, Rule.BUDGET_SPENT, now)
     grant = start.grant
-    if grant is not None and now < grant.expires_at:
+    if grant is not None and now < grant.expires_at and grant.policy == s.policy.digest:
         return _execute(s, action, start, cover, now)
+    start = replace(start, grant=None)
     match start.call.verdict.gate:
         case Gate.ALLOW:
             return _execute(s, action, start, cover, now)
@@ -245,7 +247,10 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     )
     standing = action.phase.open if isinstance(action.phase, Running) else ()
     current = current_counters(action, s.tree.turn)
-    if start.by is By.RETRY:
+    # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
+    answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
+    is_granted = start.by is By.GRANT or (start.grant is not None and start.grant.rule == FRAMEWORK)
+    if start.by is By.RETRY or (answers_wait and not is_granted):
         current = replace(current, retries=current.retries + 1)
     started = replace(
         current,

@@ -60,7 +60,6 @@ _NOT_REPEATED: Final = frozenset(
     }
 )
 _NOT_EXECUTED: Final = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED, Answer.PENDING})
-_PERSON_ANSWERED: Final = frozenset({Event.ANSWERED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +118,12 @@ class Counts:
             self._add(ESCALATIONS, (notice.tool, "no_approver", notice.code))
         elif notice.rule is Rule.VERDICT_CANNOT_TELL:
             self._add(ESCALATIONS, (notice.tool, "unknown", notice.code))
-        if notice.event in _PERSON_ANSWERED:
+        if notice.event is Event.ANSWERED:
             self._add(ANSWERS, (notice.tool, notice.rule))
         for lift in notice.lifts:
             cause = "halt" if lift.cause is None else lift.cause.name.lower()
             self._add(LIFTS, (lift.tool, cause, lift.code))
-        if notice.would is not None:
+        if notice.would is not None and notice.would is not Answer.EXECUTED:
             self._add(WOULD_BE, (notice.tool, notice.would, notice.would_rule or ""))
         if not notice.code_is_known and notice.cause == "Returned":
             self._add(UNKNOWN_CODES, (notice.tool,))

@@ -157,8 +157,13 @@ LAST: Final = frozenset(
 )
 
 
-def named(rule: Rule, answer: Answer | None) -> tuple[Event, Severity]:
-    """Return the event of a decision and how severe it is; an answer that stops or halts says so in both."""
+def named(rule: Rule, answer: Answer | None, would: Answer | None = None) -> tuple[Event, Severity]:
+    """Return the event of a decision and how severe it is; an answer that stops or halts says so in both.
+
+    An observed call that would have run all the same is a start like any other.
+    """
+    if rule is Rule.OBSERVED and would is Answer.EXECUTED:
+        return Event.STARTED, _SEVERITIES[Event.STARTED]
     if answer is Answer.HALTED:
         return Event.HALTED, Severity.ERROR
     event = EVENTS[rule]

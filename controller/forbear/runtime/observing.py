@@ -211,7 +211,7 @@ class Observing:
         effect, decision = noted.save, noted.decision
         call, told = effect.call, decision.told
         code, is_known = self.code("" if told is None else told.code)
-        event, severity = named(decision.rule, decision.answer)
+        event, severity = named(decision.rule, decision.answer, decision.would)
         outcome, executed = (None, None) if told is None else (told.outcome, told.executed)
         if told is None and noted.phases[1] == "Completed" and call is not None:
             outcome, executed = _completed(decision, call.action)
