@@ -129,7 +129,7 @@ def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     if is_observed(s):
         would = _enforced(s, run, event, now, start)
         started = start_anyway(s, s.action(event.call), start, now)
-        return _count(s, run, event, replace(started, would=would.answer), now)
+        return _count(s, run, event, replace(started, would=would.answer, would_rule=would.rule), now)
     return _enforced(s, run, event, now, start)
 
 

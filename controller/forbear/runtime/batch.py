@@ -81,6 +81,8 @@ class Batch:
         self.lines: deque[Line] = deque()
         # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
         self.on_many_lines: Callable[[], None] | None = None
+        # Called with the lines that were written, maybe under the lock of a tree. None = nobody observes.
+        self.on_written: Callable[[list[Line]], None] | None = None
 
     def put_back(self, lines: list[Line]) -> None:
         """Let lines wait on that could not be written."""
@@ -123,6 +125,8 @@ class Batch:
         except BaseException:
             self.put_back(lines)
             raise
+        if self.on_written is not None:
+            self.on_written(lines)
 
 
 def phases_of(effect: Save, decision: Decision) -> tuple[str, str]:
