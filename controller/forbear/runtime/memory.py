@@ -29,7 +29,7 @@ from forbear.core.states import (
 )
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
-from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
+from forbear.runtime.batch import Batch, Pending, lines_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
@@ -335,7 +335,7 @@ class WorkingSet:
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(line_of_waiting(waiting) for waiting in (lines if pending is None else [*lines, pending])),
+            journal=lines_of_waiting(lines if pending is None else [*lines, pending]),
         )
         try:
             self.store.commit(change)
