@@ -29,9 +29,9 @@ from forbear.core.repair import unknown
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
 from forbear.core.start import Start, may_run_again
-from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
+from forbear.core.states import FRAMEWORK, Action, AwaitingApproval, Fresh, Running, Started, step_key
 from forbear.core.values import Call
-from forbear.core.vocabulary import Answer, Effect, Executed, Outcome, Recovery
+from forbear.core.vocabulary import Answer, Effect, Executed, Gate, Outcome, Recovery
 
 
 def on_running(s: Snapshot, action: Action, state: Running, event: Event, now: datetime, start: Start) -> Decision:
@@ -73,7 +73,8 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
             suppressed=True,
             idle_step=True,
         )
-    if repeats:
+    if repeats and start.call.verdict.gate is Gate.ALLOW:
+        # What a rule would ask about or deny is decided once nothing is under way.
         return admit(s, action, start, now)
     told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
     return Decision(rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
@@ -89,7 +90,7 @@ def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupt
     told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
-        rule="framework",
+        rule=FRAMEWORK,
         fingerprint=action.call.fingerprint,
         run=started.run,
         asked_at=now,
