@@ -211,7 +211,7 @@ def _given_back(grant: Grant | None, envelope: Envelope) -> Grant | None:
 
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold:
     """Close the quota, else the target, else the action (second different call: the operation); an end moves later only."""
-    s, call = draft.s, draft.call
+    call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
     waits = next((entry.waits for entry in draft.tree.streaks if entry.operation == call.operation), 0)
     scope = Scope.ACTION
