@@ -67,7 +67,8 @@ def admit(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     spent = _spent_budget(s, start)
     if spent is not None:
         return _place_and_bar(s, action, start, spent, Rule.BUDGET_SPENT, now)
-    if start.grant is not None and now < start.grant.expires_at:
+    grant = start.grant
+    if grant is not None and now < grant.expires_at and grant.policy == s.policy.digest:
         return _execute(s, action, start, cover, now)
     start = replace(start, grant=None)
     match start.call.verdict.gate:

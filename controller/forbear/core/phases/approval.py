@@ -170,7 +170,7 @@ def _closed(tree: Tree, state: AwaitingApproval) -> tuple[Change, ...]:
 
 def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start, now: datetime) -> Decision:
     if state.by_framework and start.call.fingerprint == state.fingerprint:
-        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at)
+        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at, policy=s.policy.digest)
         return admit(s, action, replace(start, grant=grant), now)
     if now >= state.expires_at:
         closed = _closed(s.tree, state)
@@ -224,8 +224,18 @@ def _other_call(state: Approved, start: Start) -> Decision:
     )
 
 
+def _grant(s: Snapshot, state: AwaitingApproval, actor: str, now: datetime) -> Grant:
+    return Grant(
+        ticket=state.ticket,
+        rule=state.rule,
+        expires_at=now + s.policy.limits.grant_ttl,
+        actor=actor,
+        policy=s.policy.digest,
+    )
+
+
 def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Granted, now: datetime) -> Decision:
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
@@ -297,8 +307,12 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
     scope, value = _denial_scope(s, call, state)
     standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
-    # A second no about another call of the same rule stands beside the first: each covers its own call for good.
-    beside = scope is Scope.RULE and standing is not None and standing.action != action.key
+    # A no stands beside what the policy denied by that rule, and beside a no about another call: each has its own end.
+    beside = (
+        scope is Scope.RULE
+        and standing is not None
+        and (standing.action != action.key or standing.end is not End.PERSON)
+    )
     hold = place(
         call,
         scope=scope,
@@ -395,7 +409,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     if other.key != action.key and isinstance(other.phase, AwaitingApproval):
         # What was asked about the other call is answered by the edit.
         tree = replace(tree, open_prompts=tuple(ticket for ticket in tree.open_prompts if ticket != other.phase.ticket))
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
     wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)
