@@ -397,6 +397,8 @@ class Desk:
         return Move(label, make)
 
     def _is_end(self, after: Snapshot) -> bool:
+        if len(after.actions) > len(self.case.calls) + 1:
+            return True
         counts = [action.attempts for action in after.actions.values()]
         return max(counts, default=0) > self.case.attempts or sum(counts) > self.case.starts
 
