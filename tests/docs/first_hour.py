@@ -16,7 +16,8 @@ from forbear.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "first-hour.md"
 FILE = re.compile(r"^`([a-z_]+\.(?:py|toml))`:\n\n```(?:python|toml)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"^```console\n\$ forbear (.*)\n(?:.*\n)*?```\n", re.MULTILINE)
+# Not "console": those blocks are run without the files of their page (`transcript`).
+COMMAND = re.compile(r"^```shell-session\n\$ forbear (.*)\n(?:.*\n)*?```\n", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -48,7 +49,7 @@ def printed(command: str) -> str:
 def renewed(page: str) -> str:
     """Return the page with the output that its commands have now."""
     with project(page):
-        return COMMAND.sub(lambda match: f"```console\n$ forbear {match[1]}\n{printed(match[1])}\n```\n", page)
+        return COMMAND.sub(lambda match: f"```shell-session\n$ forbear {match[1]}\n{printed(match[1])}\n```\n", page)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ def test_a_client_that_repeats_is_a_risk_at_its_line(source: str, change: str) -
     "source",
     [
         "import openai\nc = openai.OpenAI(max_retries=0)",
-        "import boto3\nfrom botocore.config import Config as C\n"
-        "c = boto3.client('s3', config=C(retries={'total_max_attempts': 1}))",
+        "import boto3, botocore\nc = boto3.client('s3', config=botocore.Config(retries={'total_max_attempts': 1}))",
         "from slack_sdk import WebClient\nc = WebClient(retry_handlers=[])",
         "import redis\nfrom redis.retry import Retry\nc = redis.Redis(retry=Retry(b, 0))",
         "import httpx\nc = httpx.Client()",
