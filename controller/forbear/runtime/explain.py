@@ -169,7 +169,7 @@ def _story(store: Store, asked: JournalLine) -> list[JournalLine]:
 
 def _happenings(story: Sequence[JournalLine], request_id: str) -> tuple[tuple[Happening, ...], int]:
     found: list[Happening] = []
-    for line in story:
+    for line in (half for whole in story for half in halves(whole)):
         facts = facts_of(line)
         at = from_us(line.at_us)
         one = Happening(
@@ -201,6 +201,16 @@ def facts_of(line: JournalLine) -> Mapping[str, object]:
     except ValueError:
         return {}
     return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+
+
+def halves(line: JournalLine) -> tuple[JournalLine, ...]:
+    """Return the beginning and the end of a read that one line says both of (see lane.line_of), else the line."""
+    facts = facts_of(line)
+    began = facts.get("began_us")
+    if not isinstance(began, int):
+        return (line,)
+    said = {"event": "Proposed", "before": facts.get("before"), "after": "Running", "attempt": facts.get("attempt")}
+    return replace(line, at_us=began, rule=Rule.EXECUTED, body=json.dumps(said).encode()), line
 
 
 # ---- what stands ----------------------------------------------------------------------------------------------------
