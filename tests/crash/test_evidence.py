@@ -26,9 +26,11 @@ class DyingWorld(WorkingSet):
     """Dies at the first effect of a kind, before or after it; nothing is performed after that."""
 
     def arm(self, at: type, *, after: bool, skips: int = 0) -> None:
+        """Die there."""
         self.at, self.after, self.skips, self.dead = at, after, skips, False
 
     def perform(self, effect: Any) -> object:
+        """Perform an effect, or die."""
         if self.dead:
             raise Died
         hit = isinstance(effect, self.at)
@@ -46,10 +48,12 @@ class DyingWorld(WorkingSet):
 
 
 def fails(n: int) -> object:
+    """Fail as an upstream does."""
     raise Upstream("the row is locked")
 
 
 def opened(path: Path, start: int) -> Controller:
+    """Open a controller on the store."""
     controller = Controller.open(path, clock=ManualClock(), ids=SequenceIds(start=start), worker=False)
     controller.declare("charge", effect="write", target="n")
     return controller
@@ -83,10 +87,12 @@ def test_dying_around_evidence_loses_no_decision(
     if world.evidence is not None:
         world.evidence.close()
 
-    received: list[int] = []
+    received: list[object] = []
     with opened(path, 100_000) as heir:
         heir.engine.note_lost()
-        reply = heir.call("charge", {"n": 1}, run="r", step="s2", call_id="c2", execute=lambda n: received.append(n))
+        reply = heir.call(
+            "charge", {"n": 1}, run="r", step="s2", call_id="c2", execute=lambda **all: received.append(all)
+        )
         assert reply.envelope.code == "OUTCOME_UNKNOWN"
     assert received == []
     report = verify_file(path)

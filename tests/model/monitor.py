@@ -685,6 +685,9 @@ class Monitor:
                 self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
                 return True
             due, changed = True, replace(done, replays=done.replays + 1)
+        own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
+        if due and own and decision.answer in (Answer.NEEDS_APPROVAL, Answer.EXECUTED):
+            return True  # this run's call is asked about on its own; a person's yes is judged as a start
         if due and decision.answer not in (Answer.DELIVERED, Answer.HALTED):
             raise Violation(HEALTHY, f"a completed call is not delivered but {decision.answer}")
         if due:

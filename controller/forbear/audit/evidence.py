@@ -56,6 +56,14 @@ class EvidenceStore:
         self._key = b""
         self._closed = False
 
+    def prepare(self) -> None:
+        """Open the store and read its key now: making a file syncs the disk, which is not for an event loop to wait for.
+
+        What cannot be opened is left to the first piece that is to be kept.
+        """
+        with suppress(StoreError):
+            self.key()
+
     def keep(self, request_id: str, body: bytes) -> str:
         """Store a piece and return its digest; the same piece twice is one.
 

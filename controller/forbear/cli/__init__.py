@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import answers, audit, checks, classified, reading, worker
+from forbear.cli import answers, audit, checks, classified, doctor, reading, worker
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -116,6 +116,7 @@ def application() -> typer.Typer:
     audit.add_to(app)
     checks.add_to(app)
     classified.add_to(app)
+    doctor.add_to(app)
     return app
 
 

@@ -29,11 +29,9 @@ from forbear.core.states import (
     Claim,
     Hold,
     Known,
-    Parked,
     Running,
     Started,
     Stopped,
-    Waiting,
     known_key,
 )
 from forbear.core.steps import count_start, starts_of
@@ -255,7 +253,6 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         call=start.call,
         phase=Running(open=(*standing, opened)),
         attempts=attempt,
-        joined=_still_waiting(action, start),
     )
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]
     taken = {hold.key for hold in (*cover.claims, *cover.probes)}
@@ -274,14 +271,6 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         commands=commands,
         answer=Answer.EXECUTED,
     )
-
-
-def _still_waiting(action: Action, start: Start) -> tuple[Call, ...]:
-    """Return the calls of other runs that were told to wait for what starts now."""
-    waiting = action.joined
-    if isinstance(action.phase, (Waiting, Parked)) and all(call.run != action.call.run for call in waiting):
-        waiting = (action.call, *waiting)
-    return tuple(call for call in waiting if call.run != start.call.run) if waiting else ()
 
 
 def _known(call: Call) -> str:

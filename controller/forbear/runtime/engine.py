@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +23,7 @@ from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
+from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
@@ -30,6 +31,7 @@ from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
 from forbear.runtime.rows import opened_line, tree_scope
@@ -118,6 +120,9 @@ class Engine:
         self.on_ready: Callable[[Reply], None] | None = None
         # Called with what a tool answered after its timeout (set by the flows, which settle it).
         self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Who is told of decisions, and what they are still to be told; None = nobody, nothing ever.
+        self.observing: Observing | None = None
+        self.untold: Sized = ()
         # Digests of the policies that the store knows to be in use.
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.
@@ -179,6 +184,24 @@ class Engine:
         """Feed what a tool answered after its timeout."""
         if self.on_late is not None:
             self.on_late(attempt, ended)
+
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Tell these of every decision from now on.
+
+        Raises:
+            UsageError: one of them is no observer.
+        """
+        if not observers:
+            return
+        self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
+        self.untold = self.observing.untold
+        self.world.observing = self.observing
+        self.world.batch.on_written = self.observing.written
+
+    def tell(self) -> None:
+        """Tell observers what was committed; no lock is held."""
+        if self.untold and self.observing is not None:
+            self.observing.drain()
 
     # ---- from decisions to replies ----------------------------------------------------------------------------------
 

@@ -269,12 +269,23 @@ def plain_success(flight: Flight) -> Envelope:
 # ---- the record ------------------------------------------------------------------------------------------------------
 
 
-def line_of(flight: Flight, *, ended: bool) -> JournalLine:
-    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
+def line_of(flight: Flight, *, ended: bool, began: bool = False) -> JournalLine:
+    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision.
+
+    Args:
+        flight: The execution.
+        ended: The line of its end; False = of its beginning.
+        began: The line of the end says the beginning too (`began_us`, and the phase before it).
+    """
     entry = flight.entry
     action, fingerprint = entry.identity()
     if ended:
-        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
+        before = "Running"
+        if began:
+            before = "Fresh" if flight.number == 1 else "Completed"
+        facts = f'"event":"Returned","before":"{before}","after":"Completed","attempt":{flight.number},'
+        if began:
+            facts += f'"began_us":{flight.started_us},'
         facts += '"answer":"executed","outcome":"success","executed":"yes"'
     else:
         before = "Fresh" if flight.number == 1 else "Completed"

@@ -29,11 +29,12 @@ from forbear.core.states import (
 )
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
-from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
+from forbear.runtime.batch import Batch, Pending, lines_of_waiting, phases_of
 from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.rows import (
     change_rows,
     known_id,
@@ -70,6 +71,8 @@ class WorkingSet:
         self._warned = False
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
+        # Who is told of decisions; None = nobody.
+        self.observing: Observing | None = None
 
     # ---- entering a tree --------------------------------------------------------------------------------------------
 
@@ -298,16 +301,20 @@ class WorkingSet:
     # ---- saving -----------------------------------------------------------------------------------------------------
 
     def _save(self, effect: Save) -> bool:
-        if effect.decision is not None:
-            pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
-            if not effect.volatile:
-                return self._commit(effect, pending)
+        if effect.decision is None:
+            return self._commit(effect, None)
+        pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
+        noted = None if self.observing is None else self.observing.look(effect, pending)
+        if effect.volatile:
             if pending.starts:
                 self.batch.make_room()
             self._apply(effect)
             self.batch.lines.append(pending)
-            return True
-        return self._commit(effect, None)
+        elif not self._commit(effect, pending):
+            return False
+        if noted is not None and self.observing is not None:
+            self.observing.committed(noted)
+        return True
 
     def _commit(self, effect: Save, pending: Pending | None) -> bool:
         live = effect.live
@@ -328,7 +335,7 @@ class WorkingSet:
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(line_of_waiting(waiting) for waiting in (lines if pending is None else [*lines, pending])),
+            journal=lines_of_waiting(lines if pending is None else [*lines, pending]),
         )
         try:
             self.store.commit(change)
@@ -346,6 +353,8 @@ class WorkingSet:
             live.version += 1
         self._apply(effect, shared_version + 1 if shared_scope in written else 0)
         self._note_stored(live, puts)
+        if lines and self.batch.on_written is not None:
+            self.batch.on_written(lines)
         return True
 
     def _add_ahead(self, live: LiveTree, puts: list[Row], scope: str) -> None:

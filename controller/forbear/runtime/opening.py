@@ -42,12 +42,12 @@ def open_store(path: str | os.PathLike[str] | None, clock: Clock) -> Store:
 
 
 def evidence_for(
-    store: Store, given: str | os.PathLike[str] | None, clock: Clock, ids: Ids, *, keeps: bool
+    store: Store, given: str | os.PathLike[str] | None, clock: Clock, ids: Ids, *, keeps: bool, at_once: bool
 ) -> EvidenceStore | None:
     """Return where a store's evidence is kept: beside its file, or where the caller says; None = nowhere.
 
-    Nothing is opened before there is something to keep. A store that is neither a file nor in memory here keeps none
-    unless a place is given.
+    It is opened at once where an application asks for that, else before the first piece is kept (a command that only
+    looks makes no file). A store that is neither a file nor in memory here keeps none unless a place is given.
 
     Raises:
         UsageError: a place is given and no evidence is to be kept.
@@ -65,7 +65,10 @@ def evidence_for(
     def new_key() -> bytes:
         return (ids.request_id() + ids.ticket()).encode()
 
-    return EvidenceStore(partial(open_store, place, clock), new_key)
+    evidence = EvidenceStore(partial(open_store, place, clock), new_key)
+    if at_once and place != MEMORY:
+        evidence.prepare()
+    return evidence
 
 
 def read_labels(given: Mapping[str, str] | None) -> dict[str, str]:

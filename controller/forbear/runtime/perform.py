@@ -66,6 +66,10 @@ class Surroundings(Protocol):
         """Threads for store calls that may block an event loop; None = they may not."""
         ...
 
+    def tell(self) -> None:
+        """Tell observers what was committed; no lock is held."""
+        ...
+
     def late(self, attempt: Attempt, ended: Ended) -> None:
         """Feed what a tool answered after its timeout was over."""
         ...
@@ -140,7 +144,10 @@ def run_flow(flow: Flow[T], here: Surroundings) -> T:
 def _take_step(step: Step, here: Surroundings) -> object:
     match step:
         case Transact():
-            return drive(step.program, here.world, step.root)
+            try:
+                return drive(step.program, here.world, step.root)
+            finally:
+                here.tell()
         case Judge():
             return awaited(begin_judging(step.policy, step.arguments))
         case Perform():
@@ -290,6 +297,7 @@ async def arun_flow(flow: Flow[T], here: Surroundings) -> T:
                 if isinstance(step, Transact):
                     answer, stopped = await adrive(step.program, here.world, step.root, here.threads)
                     cancelled = cancelled or stopped
+                    here.tell()
                 elif cancelled is None:
                     answer = await _atake_step(step, here)
                 elif isinstance(step, Perform):

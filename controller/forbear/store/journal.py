@@ -7,7 +7,7 @@ are other modules' business.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from forbear.ports import JournalLine
 from forbear.store.chain import START, Link, chain_text, digest_unsealed, seal
@@ -56,7 +56,7 @@ class ChainedJournal:
         # Number, epoch and seal of the last line of a transaction that may not have been committed.
         self._trying: tuple[int, int, bytes] | None = None
 
-    def append(self, connection: sqlite3.Connection, lines: tuple[JournalLine, ...]) -> None:
+    def append(self, connection: sqlite3.Connection, lines: Sequence[JournalLine]) -> None:
         """Add the lines of one commit, in order."""
         tail: tuple[int, int | None, bytes | None] = connection.execute(self._sql["journal_tail"]).fetchone() or (
             0,

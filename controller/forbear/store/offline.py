@@ -6,7 +6,7 @@ What the lines mean, and whether the journal is whole, is judged by `forbear.aud
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ def _sealed(columns: tuple[object, ...]) -> SealedLine:
 
 
 @contextmanager
-def read_closed(path: Path) -> Iterator[ClosedBook]:
+def read_closed(path: Path) -> Generator[ClosedBook]:
     """Open the file of a store, or a copy, for reading.
 
     A copy of the file without its ``-wal`` file lacks what was not moved into it yet; copy both.

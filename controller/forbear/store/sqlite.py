@@ -181,6 +181,11 @@ class SqliteStore:
         self._written = 0
         _OPEN.add(self)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Say whether all of it is gone when it is closed."""
+        return isinstance(self._guard, MemoryGuard)
+
     # ---- opening and closing ----------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,33 +18,38 @@ from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Commit, JournalLine, Row
 from forbear.store.chain import START, Link, chain_text, line_text, read_chain, seal
 from forbear.store.offline import read_closed
-from forbear.store.schema import MIGRATIONS, migrate, read_sql, statements
+from forbear.store.schema import MIGRATIONS, migrate
 from forbear.store.sqlite import SqliteStore, open_sqlite
 from forbear.testing.clock import ManualClock
 
 TREE = "tree:r"
 
 
-def line(n: int = 1, **fields: object) -> JournalLine:
+def line(n: int = 1, **fields: Any) -> JournalLine:
+    """Return a journal line whose fields are of no interest but those that are given."""
     full = JournalLine(
         at_us=n, scope=TREE, run="r", rule="x.y.z", tool="t", action="a", request_id=f"act_{n}", body=b"{}"
     )
-    return replace(full, **fields)  # type: ignore[arg-type]
+    return replace(full, **fields)
 
 
 def row(body: bytes = b"{}") -> Row:
+    """Return a row."""
     return Row(scope=TREE, kind="action", key="a", body=body)
 
 
 def opened(path: Path) -> SqliteStore:
+    """Open the store."""
     return open_sqlite(path, clock=ManualClock())
 
 
 def journal(store: SqliteStore, *lines: JournalLine) -> None:
+    """Commit lines."""
     store.commit(Commit(expected={}, journal=lines))
 
 
-def seals(path: Path) -> list[tuple[int, int | None, bool, dict[str, object]]]:
+def seals(path: Path) -> list[tuple[int, int | None, bool, dict[str, Any]]]:
+    """Return number, epoch, whether it is sealed, and what the seal says, of every line."""
     with read_closed(path) as book:
         return [
             (one.seq, one.epoch, one.seal is not None, json.loads(one.chain) if one.chain else {})
@@ -242,7 +248,7 @@ def test_columns_of_any_kind_are_findings_and_no_failure(tmp_path: Path) -> None
         copy.write_bytes(path.read_bytes())
         forger = sqlite3.connect(copy, isolation_level=None)
         forger.execute("DROP TRIGGER journal_no_update")
-        forger.execute(f"UPDATE journal SET {column} = {value} WHERE seq = 2")
+        forger.execute(f"UPDATE journal SET {column} = {value} WHERE seq = 2")  # noqa: S608 - the test's own words
         forger.close()
         assert not verify_file(copy).is_intact, (column, value)
 

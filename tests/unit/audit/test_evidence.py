@@ -7,8 +7,9 @@ import json
 import stat
 import warnings
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -23,6 +24,7 @@ from forbear.errors import ConfigError, Refused, StoreError, UsageError
 from forbear.ports import Commit, Row
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
+from forbear.runtime.reply import Reply
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 
@@ -35,11 +37,13 @@ class Upstream(Exception):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Return the file of the store."""
     return tmp_path / "forbear.db"
 
 
 @pytest.fixture
-def desk(path: Path):
+def desk(path: Path) -> Iterator[Controller]:
+    """Open a controller on the store."""
     clock = ManualClock()
     controller = Controller.open(path, clock=clock, ids=SequenceIds(), worker=False)
     yield controller
@@ -47,17 +51,23 @@ def desk(path: Path):
 
 
 def fail_with(error: BaseException) -> Callable[..., object]:
+    """Return a tool that raises."""
+
     def run(**_arguments: object) -> object:
         raise error
 
     return run
 
 
-def pieces(path: Path) -> list[dict[str, object]]:
+def pieces(path: Path) -> list[dict[str, Any]]:
+    """Return all evidence that lines refer to."""
     return [entry.evidence for entry in entries(path) if entry.evidence is not None]
 
 
-def call(desk: Controller, tool: str, arguments: dict[str, object], execute: Callable[..., object], **more: object):
+def call(
+    desk: Controller, tool: str, arguments: dict[str, object], execute: Callable[..., object], **more: Any
+) -> Reply:
+    """Make one call of one run."""
     return desk.call(tool, arguments, run="r", step=f"s{len(arguments)}", execute=execute, wait=False, **more)
 
 
@@ -73,7 +83,8 @@ def test_an_exception_is_kept_with_its_causes_and_notes(desk: Controller, path: 
     reply = call(desk, "charge", {"n": 1}, fail_with(error))
     found, loose = of_request(path, reply.envelope.request_id)
     assert loose == []
-    [piece] = [entry.evidence for entry in found if entry.evidence is not None]
+    [piece] = pieces(path)
+    assert [entry.evidence for entry in found if entry.evidence is not None] == [piece]
     assert piece["request_id"] == reply.envelope.request_id
     shown = [(one["class"].rpartition(".")[2], one.get("via", ""), one["text"]) for one in piece["exceptions"]]
     assert shown == [
@@ -124,7 +135,9 @@ def test_an_answer_is_kept_with_safe_header_fields_in_clear(desk: Controller, pa
     ],
     ids="contract mcp mcp-error grpc facts raised object exit signal start time".split(),
 )
-def test_every_kind_of_answer_leaves_evidence(desk: Controller, path: Path, answer, status, text) -> None:
+def test_every_kind_of_answer_leaves_evidence(
+    desk: Controller, path: Path, answer: object, status: object, text: str
+) -> None:
     """Whatever an adapter hands over, what it was is there for an operator."""
     desk.declare("find", effect="read")
     call(desk, "find", {"n": 1}, lambda n: answer)
@@ -143,6 +156,12 @@ def test_a_plain_success_leaves_no_evidence_and_no_file(desk: Controller, path: 
     assert call(desk, "find", {"n": 1}, lambda n: {"n": n}).value == {"n": 1}
     assert call(desk, "charge", {"m": 1, "n": 2}, lambda m, n: {"n": n}).value == {"n": 2}
     assert not evidence_path(path).exists()
+
+
+def test_an_application_makes_the_file_when_it_starts(path: Path) -> None:
+    """Making a file syncs the disk: that happens where the application opens, not where its event loop runs."""
+    with Controller.open(path, clock=ManualClock(), ids=SequenceIds()):
+        assert evidence_path(path).exists()
 
 
 def test_evidence_is_readable_by_its_user_only(desk: Controller, path: Path) -> None:
@@ -170,9 +189,10 @@ def test_a_cancelled_write_leaves_how_far_it_came(path: Path) -> None:
         controller.close()
 
     asyncio.run(run())
-    [entry] = [entry for entry in entries(path) if entry.evidence is not None]
-    assert entry.facts["boundaries"] == entry.evidence["boundaries"] == ["request_sent"]
-    assert entry.evidence["event"] == "cancelled"
+    [piece] = pieces(path)
+    [facts] = [entry.facts for entry in entries(path) if entry.evidence is not None]
+    assert facts["boundaries"] == piece["boundaries"] == ["request_sent"]
+    assert piece["event"] == "cancelled"
 
 
 def test_a_framework_signal_leaves_none(desk: Controller, path: Path) -> None:
@@ -201,8 +221,8 @@ def test_marks_are_recorded_and_only_ever_make_stricter(desk: Controller, path: 
 
     own = call(desk, "charge", {"n": 1}, before).envelope
     sent = call(desk, "charge", {"n": 1, "m": 2}, after).envelope
-    assert (own.executed.value, own.recovery.value) == ("no", "repair_input")
-    assert (sent.executed.value, sent.recovery.value) == ("unknown", "inspect_outcome")
+    assert (own.executed.value, own.recovery) == ("no", "repair_input")
+    assert (sent.executed.value, sent.recovery) == ("unknown", "inspect_outcome")
     assert [entry.facts["boundaries"] for entry in entries(path) if "boundaries" in entry.facts] == [
         ["validated"],
         ["connection_started", "request_sent"],
@@ -277,8 +297,9 @@ def test_a_request_that_an_exception_carries_is_kept_without_an_adapter(desk: Co
 
     desk.declare("find", effect="read")
     error = Upstream("x")
-    error.__context__ = Upstream("inner")
-    error.__context__.request = Request()
+    inner: Any = Upstream("inner")
+    inner.request = Request()
+    error.__context__ = inner
     call(desk, "find", {"n": 1}, fail_with(error))
     [piece] = pieces(path)
     assert piece["requests"] == [
@@ -290,10 +311,12 @@ def test_a_request_that_an_exception_carries_is_kept_without_an_adapter(desk: Co
 
 
 def forms(secret: str) -> list[str]:
+    """Return the forms in which the other side may echo a secret."""
     return [secret, quote(secret, safe=""), b64encode(secret.encode()).decode(), json.dumps(secret)[1:-1]]
 
 
 def hostile() -> list[object]:
+    """Return what a hostile or careless other side answers."""
     inner = OSError(f"ssh -i /home/a/.ssh/id {SECRET}")
     error = Upstream(f"GET https://u:{quote(SECRET, safe='')}@h/?k={SECRET} failed")
     error.add_note(f"Authorization: Bearer {SECRET}")
@@ -345,7 +368,7 @@ def test_evidence_is_in_no_journal_line_view_warning_or_error(path: Path, caplog
 
 def test_arguments_are_kept_as_a_keyed_digest(tmp_path: Path) -> None:
     """Two attempts can be compared, and nobody without the evidence's own key can guess what a digest stands for."""
-    digests = []
+    digests: list[list[str]] = []
     for name in ("one.db", "two.db"):
         place = tmp_path / name
         ids = SequenceIds(start=1 + 1000 * len(digests))
@@ -400,7 +423,7 @@ def test_foreign_objects_cannot_break_the_record(desk: Controller, path: Path) -
     """An exception whose text, notes and properties fail is recorded by its class."""
 
     class Hostile(Exception):
-        __notes__ = ("a note", object())
+        __notes__: Any = ("a note", object())
 
         def __str__(self) -> str:
             raise RuntimeError
@@ -479,7 +502,9 @@ def test_no_decision_is_lost_where_evidence_cannot_be_written(path: Path) -> Non
     assert [entry.state for entry in entries(path) if entry.state] == ["lost", "lost"]
 
 
-def test_a_failure_while_the_piece_is_made_loses_no_decision(desk: Controller, path: Path, monkeypatch) -> None:
+def test_a_failure_while_the_piece_is_made_loses_no_decision(
+    desk: Controller, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even a fault of our own in making the evidence stops the decision."""
     monkeypatch.setattr("forbear.runtime.leaving.piece_of", lambda *_a, **_k: 1 / 0)
     desk.declare("charge", effect="write")

@@ -8,19 +8,20 @@ import pytest
 
 from forbear.audit.verify import Checkpoint, read_checkpoint
 from forbear.errors import UsageError
-from tests.tamper import BEGINS, ENDS, WAYS, Measured, measure, table
+from tests.tamper import BEGINS, ENDS, WAYS, Measured, Way, measure, table
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "record.md"
 
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, Measured]:
+    """Tamper once in every way."""
     found, _ = measure()
     return {one.way.does: one for one in found}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=[way.does.replace(" ", "-") for way in WAYS])
-def test_tampering_is_found(way, measured: dict[str, Measured]) -> None:
+def test_tampering_is_found(way: Way, measured: dict[str, Measured]) -> None:
     """Each way is found by itself, or against a checkpoint that was noted before; missing evidence is only reported."""
     one = measured[way.does]
     if way.missing:

@@ -28,7 +28,7 @@ from forbear.core.identity import apart_key
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_declared_once, joined_by
+from forbear.core.start import By, Start, is_declared_once, joined_by, may_run_again
 from forbear.core.states import (
     Action,
     Approved,
@@ -44,7 +44,7 @@ from forbear.core.states import (
     hold_key,
 )
 from forbear.core.values import Call, Grant
-from forbear.core.vocabulary import Answer, Cause, Effect, End, Outcome, Recovery, Scope
+from forbear.core.vocabulary import Answer, Cause, Effect, End, Executed, Outcome, Recovery, Scope
 
 
 def on_awaiting_approval(
@@ -85,6 +85,9 @@ def on_awaiting_approval(
 
 def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision:
     """Spend a grant on exactly the call that it was given for, before it expires."""
+    common = _common(s, action, state, event, now, start)
+    if common is not None:
+        return common
     match event:
         case Proposed():
             if now >= state.grant.expires_at:
@@ -121,6 +124,32 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             | Reconnected()
         ):
             return stale(event)
+
+
+def _common(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision | None:
+    """Decide about a yes of one run's own where the equal call of another run is in flight or was done; None = neither."""
+    standing = s.actions.get(action.call.base) if action.call.base else None
+    if standing is None or not isinstance(event, (Proposed, Woke)) or now >= state.grant.expires_at:
+        return None
+    phase = standing.phase
+    if isinstance(phase, Running) and not may_run_again(s, action.call):
+        if isinstance(event, Proposed):
+            told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
+            return Decision(
+                rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True
+            )
+        later = min(now + s.policy.limits.default_wait, state.grant.expires_at)
+        waits = replace(action, phase=replace(state, run_at=None if state.run_at is None else later))
+        return Decision(rule=Rule.GRANT_WOKE_EARLY, changes=(waits,), commands=(WakeAt(action=action.key, at=later),))
+    if isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn and phase.told is not None:
+        # It was done meanwhile: this run is told so, and its yes starts nothing.
+        call = replace(action.call, action=standing.key, base="")
+        return Decision(
+            rule=Rule.COMPLETED_SHARED,
+            changes=(replace(action, phase=Fresh()),),
+            commands=(Announce(action=standing.key, told=phase.told, call=call),),
+        )
+    return None
 
 
 def _answers(state: AwaitingApproval, event: Granted | Denied | Revised | Edited, now: datetime) -> bool:
@@ -278,8 +307,12 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
     scope, value = _denial_scope(s, call, state)
     standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
-    # A second no about another call of the same rule stands beside the first: each covers its own call for good.
-    beside = scope is Scope.RULE and standing is not None and standing.action != action.key
+    # A no stands beside what the policy denied by that rule, and beside a no about another call: each has its own end.
+    beside = (
+        scope is Scope.RULE
+        and standing is not None
+        and (standing.action != action.key or standing.end is not End.PERSON)
+    )
     hold = place(
         call,
         scope=scope,

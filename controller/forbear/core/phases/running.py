@@ -127,7 +127,10 @@ def _lost(
     )
     decision = unknown(draft, told, ticket, Rule.LOST_UNKNOWN)
     if announce:
-        decision = replace(decision, commands=(*decision.commands, Announce(action=action.key, told=told, call=_call_of(action, started))))
+        decision = replace(
+            decision,
+            commands=(*decision.commands, Announce(action=action.key, told=told, call=_call_of(action, started))),
+        )
     return decision
 
 
