@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Final
 
 from forbear.audit.evidence import EvidenceStore
-from forbear.contract import Catalogue, Http, Raw, Trail, classify, poll_finished
+from forbear.contract import Catalogue, Http, Raised, Raw, Trail, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
@@ -43,6 +43,10 @@ MAX_HELD_VALUES: Final = 256
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
 REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+
+
+class UnreadableResult(Exception):
+    """A tool returned an object that raised when it was looked at: nobody knows what it said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +215,13 @@ class Engine:
             raw = replace(raw, request=replace(raw.request, idempotency_key=True))
 
         def judge(now: datetime) -> Returned:
-            said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+            try:
+                said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+                finished = poll_finished(policy, value[0]) if said.outcome in COMPLETED and value is not None else None
+            except Exception:  # noqa: BLE001 - the tool's object: what it raises is neither an answer nor anybody's text
+                lost = Raised(UnreadableResult())
+                said = classify(lost, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+                finished = None
             envelope = replace(said, request_id=attempt.request_id)
             completed = envelope.outcome in COMPLETED
             return Returned(
@@ -219,7 +229,7 @@ class Engine:
                 envelope=envelope,
                 digest=digest_of(value[0]) if completed and value is not None else "",
                 kept=kept and completed,
-                finished=poll_finished(policy, value[0]) if completed and value is not None else None,
+                finished=finished,
                 ticket=ticket,
             )
 
@@ -310,8 +320,8 @@ class Engine:
                 return
             if self.on_ready is None:
                 continue
-            row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
             try:
+                row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
                 self.on_ready(self.ready_reply(ready, row))
             except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
                 warnings.warn(

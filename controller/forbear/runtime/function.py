@@ -193,10 +193,11 @@ class Function:
         """Return the call that a model's JSON makes: the same one however its values are written.
 
         Values are made what the annotations ask for, and defaults are filled in, so that "5" for 5, or a default that
-        is written out, is no other call.
+        is written out, is no other call. What a model writes for a hidden parameter is no part of the call.
         """
+        proposed = {name: value for name, value in proposed.items() if name not in self.hidden}
         given = self.signature.bind_partial()
-        kept = {name: value for name, value in proposed.items() if name not in self.injected | self.hidden}
+        kept = {name: value for name, value in proposed.items() if name not in self.injected}
         invalid = [*(name for name in proposed if name not in kept), *self._fill(given, kept)]
         if invalid:
             return Bound(dict(proposed), given, invalid=tuple(dict.fromkeys(invalid)))

@@ -42,6 +42,8 @@ MAX_KEPT: Final = 4096
 _PLAIN: Final = 2
 # Whether a result is a plain success does not depend on the time; what names a time is none.
 ANY_TIME: Final = from_us(0)
+# A number with more digits than Python writes in JSON has no canonical form.
+_TOO_LONG: Final = 10**600
 _SCALARS: Final = frozenset({str, int, bool, type(None), float})
 
 
@@ -73,6 +75,8 @@ def plain_key(arguments: Mapping[str, object]) -> bytes | None:
         if type(name) is not str or type(value) not in _SCALARS:
             return None
         if type(value) is float and not isfinite(value):
+            return None
+        if type(value) is int and not -_TOO_LONG < value < _TOO_LONG:
             return None
     # Built-in scalars: marshal writes each with its type, so 1, 1.0, True and "1" are four keys.
     return marshal.dumps(sorted(cast("dict[str, str]", arguments).items()), _PLAIN)

@@ -125,6 +125,8 @@ class Lanes:
                 return None
             source, siblings = where.get("source", ""), where.get("siblings", 1)
             call_id = where.get("call_id") or ""
+            if not (type(call_id) is str and type(where.get("step") or "") is str and type(source) is str):
+                return None
             # A call without a step is a step of its own, named by its request.
             own = "" if where.get("step") or call_id else engine.ids.request_id()
             step = where.get("step") or call_id or own
@@ -205,9 +207,12 @@ class Lanes:
             live.lock.release()
 
     def _is_plain_success(self, entry: Entry, raw: Raw) -> bool:
-        said = classify(
-            raw, policy=entry.policy, arguments=entry.arguments, now=ANY_TIME, catalogue=self._engine.catalogue
-        )
+        try:
+            said = classify(
+                raw, policy=entry.policy, arguments=entry.arguments, now=ANY_TIME, catalogue=self._engine.catalogue
+            )
+        except Exception:  # noqa: BLE001 - the tool's object raised: the whole way says what that means
+            return False
         return said is SUCCESS or said == SUCCESS
 
     def _read_us(self) -> int:

@@ -689,7 +689,7 @@ def test_a_tool_that_retries_inside_is_refused(controller: Controller) -> None:
 
 
 def test_the_model_cannot_fill_the_idempotency_key(controller: Controller) -> None:
-    """The upstream's key comes from the controller; a call that brings one is refused and never runs."""
+    """The upstream's key comes from the controller; what a model writes there is no part of the call, nor another call."""
     received = []
 
     def pay(amount: int, key: str) -> str:
@@ -699,8 +699,7 @@ def test_the_model_cannot_fill_the_idempotency_key(controller: Controller) -> No
     controller.declare("pay", effect="write", idempotency_key="key")
     calls = (("1", "pay", {"amount": 1, "key": "mine"}), ("2", "pay", {"amount": 1}))
     results = Chat.results(execute(Chat.response(*calls), [said()], [pay], controller, run="r").messages)
-    assert json.loads(results["1"])["error"]["code"] == "INPUT_INVALID"
-    assert results["2"] == "paid"
+    assert (results["1"], results["2"]) == ("paid", "paid")
     assert len(received) == 1
     assert received[0] != "mine"
 
