@@ -572,6 +572,23 @@ def test_the_key_of_another_process_is_taken_over() -> None:
     store.close()
 
 
+def test_evidence_names_the_trace_that_the_call_was_in(path: Path) -> None:
+    """An operator gets from a trace to the evidence and back."""
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
+
+    from forbear.observe.otel import OpenTelemetryObserver
+
+    span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))
+    observer = OpenTelemetryObserver()
+    with Controller.open(path, clock=ManualClock(), ids=SequenceIds(), worker=False, observer=observer) as desk:
+        desk.declare("charge", effect="write")
+        desk.declare("find", effect="read")
+        with use_span(span):
+            call(desk, "charge", {"n": 1}, fail_with(Upstream("x")))
+        call(desk, "find", {"n": 1, "m": 2}, fail_with(Upstream("x")))
+    assert [piece.get("trace_id") for piece in pieces(path)] == [f"{0xABC:032x}", None]
+
+
 # ---- labels ---------------------------------------------------------------------------------------------------------
 
 
