@@ -198,7 +198,11 @@ def test_names_that_nobody_declared_are_nobodys_words(opened: Any, recorder: Any
     controller.propose("sk-live-51H", {}, run="r", step="s")
     controller.declare("pay", effect="write")
     controller.call(
-        "pay", {}, run="r2", step="s", execute=lambda: (_ for _ in ()).throw(Refused("SK_LIVE_51H", recovery="do_not_retry"))
+        "pay",
+        {},
+        run="r2",
+        step="s",
+        execute=lambda: (_ for _ in ()).throw(Refused("SK_LIVE_51H", recovery="do_not_retry")),
     )
     assert "51H" not in repr(recorder.notices)
     assert {notice.tool for notice in recorder.notices} == {"_OTHER", "pay"}
@@ -273,7 +277,7 @@ def test_the_log_holds_each_decision(opened: Any, caplog: pytest.LogCaptureFixtu
         "forbear.completed tool=quote count=1"
     ]
     refused = next(r for r in caplog.records if getattr(r, "forbear_rule", "") == "running.returned.refused")
-    assert getattr(refused, "forbear_unknown_codes") == 1
+    assert refused.forbear_unknown_codes == 1
     assert observer.unknown_codes == {"pay": 1}
     assert json.dumps(refused.__dict__, default=str)
 

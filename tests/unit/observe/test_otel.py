@@ -90,7 +90,7 @@ def test_a_blocked_call_is_an_error_with_its_code(opened: Any, telemetry: Any) -
     controller.declare("pay", effect="write", approval=lambda _arguments: "deny")
     controller.call("pay", {"n": 1}, run="r", step="s", execute=refuse)
     (span,) = telemetry.finished()
-    assert span.attributes["error.type"] == "DENIED_BY_POLICY"
+    assert span.attributes["error.type"] == "POLICY_DENIED"
     assert span.attributes["forbear.rule"] == "start.gate.denied"
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
 
@@ -192,13 +192,13 @@ def test_repeats_after_each_refusal(opened: Any, telemetry: Any) -> None:
     for n in range(4):
         controller.call("pay", {"n": 1}, run="r", step=f"s{n}", execute=lambda n: _denied())
     controller.call("pay", {"n": 2}, run="r", step="s9", execute=lambda n: n)
-    assert telemetry.number("forbear.repeats", tool="pay", recovery="do_not_retry", code="PERMISSION_DENIED") == 3
+    assert telemetry.number("forbear.repeats", tool="pay", recovery="do_not_retry", code="ACCESS_DENIED") == 3
     assert telemetry.number("forbear.held", tool="pay", rule="start.held.refusal") == 3
     assert telemetry.number("forbear.held", answer="blocked") == 1
 
 
 def _denied() -> object:
-    raise Refused("PERMISSION_DENIED", recovery="do_not_retry")
+    raise Refused("ACCESS_DENIED", recovery="do_not_retry")
 
 
 def test_time_to_recovery(opened: Any, telemetry: Any, clock: Any) -> None:
@@ -240,7 +240,7 @@ def test_holds_that_a_person_lifted(opened: Any, telemetry: Any) -> None:
     controller.call("pay", {"n": 1}, run="r", step="s", execute=lambda n: _denied())
     ticket = next(row.ticket for row in controller._engine.store.tickets("hold"))
     Operator(controller).lift(ticket)
-    assert telemetry.number("forbear.lifts", tool="pay", cause="refusal", code="PERMISSION_DENIED") == 1
+    assert telemetry.number("forbear.lifts", tool="pay", cause="refusal", code="ACCESS_DENIED") == 1
 
 
 def test_would_be_answers_of_observe_mode(opened: Any, telemetry: Any) -> None:
@@ -276,7 +276,7 @@ def test_tokens_and_time_of_failed_flows(opened: Any, telemetry: Any) -> None:
     controller.call("pay", {"n": 2}, run="r", step="u", call_id="e", execute=lambda n: n)
     run.usage("u", tokens=50)
     run.usage("v", tokens=5)
-    assert telemetry.number("forbear.step.tokens", result="failed", tool="pay", code="PERMISSION_DENIED") == 300
+    assert telemetry.number("forbear.step.tokens", result="failed", tool="pay", code="ACCESS_DENIED") == 300
     assert telemetry.number("forbear.step.time", result="failed") == 4.5
     assert telemetry.number("forbear.step.tokens", result="completed") == 120
     assert telemetry.number("forbear.step.tokens", result="other") == 5
