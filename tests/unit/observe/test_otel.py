@@ -12,16 +12,28 @@ from opentelemetry.trace import StatusCode
 
 from forbear import Operator, Refused, UsageError
 from forbear.contract import Value
-from forbear.observe import OpenTelemetryObserver
 from forbear.observe.words import INSTRUMENTS, SPAN
 
 
 def refuse(**_arguments: object) -> object:
+    """Refuse with a code that no catalogue holds."""
     raise Refused("DESK_FROZEN", recovery="do_not_retry")
 
 
 def limited(**_arguments: object) -> object:
+    """Refuse for half a minute."""
     raise Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=30)
+
+
+class OnceLimited:
+    """A tool that is limited once and works then."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, **arguments: object) -> object:
+        self.calls += 1
+        return limited(**arguments) if self.calls == 1 else "done"
 
 
 # ---- spans ----------------------------------------------------------------------------------------------------------
@@ -148,8 +160,7 @@ def test_retries_of_the_worker_have_spans(opened: Any, telemetry: Any, clock: An
     """What the controller starts by itself is traced like a call."""
     controller = opened(telemetry.observer())
     controller.declare("limited", effect="write")
-    answers = iter([limited, lambda **_: "done"])
-    controller.bind("limited", lambda **arguments: next(answers)(**arguments))
+    controller.bind("limited", OnceLimited())
     controller.call("limited", {"n": 1}, run="r", step="s", call_id="c", wait=False)
     clock.advance(timedelta(minutes=1))
     controller.work()
@@ -162,7 +173,7 @@ def test_spans_can_be_left_out(opened: Any, telemetry: Any) -> None:
     controller.call("pay", {"n": 1}, run="r", step="s", execute=refuse)
     assert telemetry.finished() == []
     with pytest.raises(UsageError, match="spans"):
-        OpenTelemetryObserver(spans="some")  # type: ignore[arg-type]
+        telemetry.observer(spans="some")
 
 
 # ---- metrics: the seven questions -----------------------------------------------------------------------------------
@@ -205,8 +216,7 @@ def test_time_to_recovery(opened: Any, telemetry: Any, clock: Any) -> None:
     """From the first refusal of an action to its completion; a repaired call makes its tool's refusal good."""
     controller = opened(telemetry.observer())
     controller.declare("limited", effect="write")
-    answers = iter([limited, lambda **_: "done"])
-    controller.bind("limited", lambda **arguments: next(answers)(**arguments))
+    controller.bind("limited", OnceLimited())
     controller.call("limited", {"n": 1}, run="r", step="s", wait=False)
     clock.advance(timedelta(seconds=60))
     controller.work()

@@ -15,7 +15,7 @@ import pytest
 from opentelemetry import baggage, context
 
 from forbear import Operator, Refused
-from forbear.contract import Http, Mcp
+from forbear.contract import Http, Mcp, Raised
 from forbear.observe import LoggingObserver, Notice
 
 SECRET = "sk-live-51HxSECRETx51H"
@@ -32,32 +32,38 @@ def noted_error(kind: type[Exception] = ValueError) -> Exception:
             raise kind(f"token {hidden}", {"authorization": hidden}) from first
     except kind as error:
         error.add_note(f"note {hidden}")
-        error.response = {"body": hidden}  # type: ignore[attr-defined]
+        error.__dict__["response"] = {"body": hidden}
         return error
 
 
 def raising(**_arguments: object) -> object:
+    """Raise an exception that holds the secret."""
     raise noted_error()
 
 
 def refusing(**_arguments: object) -> object:
+    """Refuse in words of its own."""
     raise Refused(UPPER, recovery="do_not_retry", safe_message=f"use {SECRET}", constraint=SECRET) from noted_error()
 
 
 def connecting(**_arguments: object) -> object:
+    """Lose the connection."""
     raise noted_error(ConnectionError)
 
 
 def answering(**_arguments: object) -> object:
+    """Answer with an HTTP refusal."""
     body = f'{{"error": {{"code": "{UPPER}", "message": "{SECRET}"}}}}'
     return Http(status=403, headers=(("WWW-Authenticate", SECRET), ("Retry-After", SECRET)), body=body)
 
 
 def mcp(**_arguments: object) -> object:
-    return Mcp({"isError": True, "content": [{"type": "text", "text": SECRET}], "_meta": {"x": SECRET}})
+    """Answer with an MCP error."""
+    return Mcp(is_error=True, content=({"type": "text", "text": SECRET},), structured={"x": SECRET}, status=SECRET)
 
 
 def returning(**_arguments: object) -> object:
+    """Return an envelope with the secret in its fields."""
     return {"ok": False, "token": SECRET, "error": {"code": UPPER, "recovery": "do_not_retry", "safe_message": SECRET}}
 
 
@@ -106,8 +112,8 @@ def test_what_tools_say_is_not_told(
     """Exceptions with notes, causes and locals, headers, bodies, codes, arguments, results and baggage stay out of it."""
     hooked: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *found: hooked.append(found))
-    monkeypatch.setattr(threading, "excepthook", lambda found: hooked.append(found))
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: hooked.append(found))
+    monkeypatch.setattr(threading, "excepthook", hooked.append)
+    monkeypatch.setattr(sys, "unraisablehook", hooked.append)
     caplog.set_level(logging.DEBUG)
     controller = opened(LoggingObserver(), telemetry.observer(), recorder, limits={"timeout": timedelta(seconds=5)})
     fields = {} if effect is None else {"effect": effect}
@@ -143,9 +149,7 @@ def test_what_tools_say_is_not_told(
 def _result(tool: Callable[..., object]) -> object:
     try:
         return tool()
-    except Exception as error:  # the caller of the two halves hands over what was raised
-        from forbear.contract import Raised
-
+    except Exception as error:  # noqa: BLE001 - the caller of the two halves hands over what was raised
         return Raised(error)
 
 
