@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import ssl
 from collections.abc import Awaitable, Callable
@@ -120,18 +121,19 @@ def over_anthropic(url: str, *, timeout: float) -> object:
 
 def over_botocore(url: str, *, timeout: float) -> object:
     """Post an order with botocore."""
-    import botocore.session
-    from botocore.config import Config
+    # It brings no types, and is not in every environment.
+    session = importlib.import_module("botocore.session").get_session()
+    config = importlib.import_module("botocore.config").Config
 
     from forbear_adapters.http import over_botocore, single_attempt
 
-    client = botocore.session.get_session().create_client(
+    client = session.create_client(
         "sns",
         region_name="us-east-1",
         endpoint_url=url,
         aws_access_key_id="k",
         aws_secret_access_key="k",
-        config=Config(connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1}),
+        config=config(connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1}),
     )
     over_botocore.watch(single_attempt(client))
     try:

@@ -302,7 +302,7 @@ class Monitor:
                 case Execute():
                     m._execute(command, event, now, before)
                 case AskHuman():
-                    m._ask(command, before, after)
+                    m._ask(command, now, before, after)
                     if observed:
                         raise Violation(OBSERVE, "a person is asked about an observed call")
                 case WakeAt():
@@ -419,10 +419,7 @@ class Monitor:
         if by_key:
             self.keys_used = self.keys_used | {action}
         yes = self._spend(command, now, s) if not observed else None
-        self.open = (
-            *self.open,
-            Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry),
-        )
+        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry))
         self.is_retry = False
         st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
         st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
@@ -460,9 +457,7 @@ class Monitor:
             taken.append(ban)
         self.bans = tuple(taken)
         waiting = dict(self.waits)
-        own = any(
-            b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken
-        )
+        own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
         if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
             raise Violation(RETRY, "the retry is not exactly the refused call")
         self.waits = tuple(w for w in self.waits if w[0] != action)
@@ -690,6 +685,9 @@ class Monitor:
                 self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
                 return True
             due, changed = True, replace(done, replays=done.replays + 1)
+        own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
+        if due and own and decision.answer in (Answer.NEEDS_APPROVAL, Answer.EXECUTED):
+            return True  # this run's call is asked about on its own; a person's yes is judged as a start
         if due and decision.answer not in (Answer.DELIVERED, Answer.HALTED):
             raise Violation(HEALTHY, f"a completed call is not delivered but {decision.answer}")
         if due:
@@ -730,9 +728,7 @@ class Monitor:
     def _free(self, o: Open, *, keep_probe: bool) -> None:
         """The attempt answers for nothing any more."""
         self.bans = tuple(
-            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now))
-            if ban.holder == (o.action, o.number)
-            else ban
+            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now)) if ban.holder == (o.action, o.number) else ban
             for ban in self.bans
         )
 
@@ -846,7 +842,9 @@ class Monitor:
             self.repairs = tuple(r for r in self.repairs if r[0] not in mine)
         else:
             self._wrote(call)
-        self.bans = tuple(b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run))
+        self.bans = tuple(
+            b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run)
+        )
         done = Done(
             action=o.action,
             run=call.run,
@@ -882,12 +880,7 @@ class Monitor:
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
             replace(b, loosened=b.may_repeat)
-            if b.by != call.action
-            and b.cause is Cause.REPAIR
-            and b.scope is Scope.ACTION
-            and not b.fields
-            and b.before is None
-            and not b.exempt
+            if b.by != call.action and b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
             else b
             for b in self.bans
         )
@@ -896,10 +889,8 @@ class Monitor:
                 d,
                 written=d.written or d.action != call.action,
                 overwritten=d.overwritten
-                or (
-                    (d.action != call.action and call.target_declared and call.target is not None)
-                    and d.target == call.target
-                ),
+                or (d.action != call.action and call.target_declared and call.target is not None)
+                and d.target == call.target,
             )
             for d in self.done
         )
@@ -934,7 +925,9 @@ class Monitor:
         if limit is None:
             limit = 3 if o.call.effect is Effect.WRITE else 8
         if count >= limit:
-            self._put(self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True))
+            self._put(
+                self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True)
+            )
 
     def _streak(self, o: Open, code: str) -> Streak:
         found = next((st for st in self.streaks if st.operation == o.call.operation and st.code == code), None)
@@ -980,9 +973,7 @@ class Monitor:
         call = o.call
         names = tuple(f.name for f in envelope.invalid_fields)
         declared = call.effect is not Effect.UNDECLARED
-        before = (
-            None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
-        )
+        before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
         ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
         times = dict(self.repaired).get(o.action, 0) + 1
@@ -1064,7 +1055,9 @@ class Monitor:
     def _forget_wait(self, key: str) -> None:
         """What was refused until a time had its one retry, and nobody knows what came of it."""
         self.waits = tuple(w for w in self.waits if w[0] != key)
-        self.bans = tuple(replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans)
+        self.bans = tuple(
+            replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans
+        )
 
     def _cancelled(self, event: Cancelled, key: str, now: datetime, s: Snapshot) -> None:
         policy = s.policy
@@ -1083,7 +1076,7 @@ class Monitor:
         if isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved)):
             call = s.actions[key].call
             self.prompts = tuple(p for p in self.prompts if p.action != key)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != call.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (call.fingerprint, call.run))
             self.waits = tuple(w for w in self.waits if w[0] != key)
             self.must_ask -= {key}
             self.framework = frozenset(entry for entry in self.framework if entry[0] != key)
@@ -1094,7 +1087,8 @@ class Monitor:
         standing = s.actions.get(key)
         if standing is None:
             return
-        mine = [y for y in self.yes if y.fingerprint == standing.call.fingerprint]
+        call = standing.call
+        mine = [y for y in self.yes if (y.fingerprint, y.run) == (call.fingerprint, call.run)]
         late = [y for y in mine if now >= y.expires_at]
         self.yes = tuple(y for y in self.yes if y not in late)
         if late and len(late) == len(mine):
@@ -1130,10 +1124,7 @@ class Monitor:
             observed = s.policy.mode is Mode.OBSERVE
             if not executes and gate is Gate.ALLOW and not observed and not self.against(event.call, now, s):
                 if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
-                    raise Violation(
-                        HEALTHY,
-                        f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}",
-                    )
+                    raise Violation(HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}")
 
     def _reconnected(self, key: str, now: datetime, s: Snapshot) -> None:
         phase = s.actions[key].phase if key in s.actions else None
@@ -1145,9 +1136,10 @@ class Monitor:
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, command: AskHuman, before: Snapshot, after: Snapshot) -> None:
+    def _ask(self, command: AskHuman, now: datetime, before: Snapshot, after: Snapshot) -> None:
         action = after.actions[command.action]
         limits = before.policy.limits
+        self.prompts = tuple(p for p in self.prompts if p.action != command.action or now < p.expires_at)
         if not before.has_approver:
             raise Violation(APPROVAL, "a person is asked although nobody can answer")
         if any(p.action == command.action for p in self.prompts):
@@ -1212,13 +1204,16 @@ class Monitor:
     def _after_yes(self, call: Call, s: Snapshot) -> None:
         self.noes = 0
         self.denials = tuple(d for d in self.denials if d[0] != call.operation)
-        self.bans = tuple(
+        mode = Mode.ENFORCE
+        gone = [
             b
             for b in self.bans
-            if not (
-                b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, Mode.ENFORCE)
-            )
-        )
+            if b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, mode)
+        ]
+        # The rule's hold ends with what it said about its own call (decision 6).
+        own = {b.by for b in gone if b.scope is Scope.RULE}
+        gone.extend(b for b in self.bans if b.cause is Cause.DENIAL and b.scope is Scope.ACTION and b.by in own)
+        self.bans = tuple(b for b in self.bans if b not in gone)
 
     def _edited(self, event: Edited, key: str, prompt: Prompt, expires_at: datetime, s: Snapshot) -> None:
         made = event.call
@@ -1233,7 +1228,7 @@ class Monitor:
                 return
             self.prompts = tuple(p for p in self.prompts if p.action != made.action)
             self.waits = tuple(w for w in self.waits if w[0] != made.action)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != made.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (made.fingerprint, made.run))
             if made.tool != standing.tool:
                 return
         self.yes = (
@@ -1336,8 +1331,8 @@ class Monitor:
             gone.extend(b for b in self.bans if (b.cause, b.scope, b.by) == mine)
         self.bans = tuple(b for b in self.bans if b not in gone)
         if hold.cause is Cause.EXHAUSTED:
-            for action in {b.by for b in gone}:
-                self._forget_wait(action)
+            actions = {b.by for b in gone}
+            self.retries = tuple(r for r in self.retries if r[0] not in actions)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
         self.repairs = tuple(r for r in self.repairs if r[0] != hold.value)
         if hold.cause is Cause.DENIAL:
@@ -1472,7 +1467,9 @@ class Monitor:
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
         if hold.cause is Cause.UNKNOWN:
-            if not any(b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans):
+            if not any(
+                b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans
+            ):
                 raise Violation(OWED, "a hold for an unknown write whose truth is known")
 
 

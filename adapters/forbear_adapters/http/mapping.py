@@ -19,33 +19,41 @@ def http_result(response: object, *, body: object = None) -> Http:
     Raises:
         TypeError: it is no response of these clients.
     """
-    status = getattr(response, "status_code", None)
+    status = _get(response, "status_code")
     if status is None:
-        status = getattr(response, "status", None)
+        status = _get(response, "status")
     if not isinstance(status, int):
         raise TypeError("http_result: must be given a response that has a status")
-    request = cast("object", getattr(response, "request", None) or getattr(response, "request_info", None))
-    method = getattr(request, "method", None) or getattr(response, "method", None)
+    request = _get(response, "request") or _get(response, "request_info")
+    method = _get(request, "method") or _get(response, "method")
     trail = current_trail()
     seen = None if trail is None else trail.answer()
     facts = RequestFacts(
         idempotency_key=seen is not None and seen.request.idempotency_key,
-        redirected=bool(getattr(response, "history", ())) or (seen is not None and seen.request.redirected),
+        redirected=bool(_get(response, "history")) or (seen is not None and seen.request.redirected),
     )
     return Http(
         status=status,
-        headers=header_pairs(getattr(response, "headers", ())),
+        headers=header_pairs(_get(response, "headers")),
         body=_body(response) if body is None else body,
         method=method if isinstance(method, str) else "",
         request=facts,
     )
 
 
+def _get(holder: object, name: str) -> object:
+    """Return an attribute, or None; httpx raises where a response has no request."""
+    try:
+        return cast("object", getattr(holder, name, None))
+    except RuntimeError:
+        return None
+
+
 def _body(response: object) -> object:
     """Return a body that is in memory; one that was not read stays unread."""
     for name in ("_content", "_body"):
-        held = getattr(response, name, None)
+        held = _get(response, name)
         if isinstance(held, (bytes, str)):
             return held
-    held = getattr(response, "data", "") if type(response).__module__.startswith("urllib3") else ""
+    held = _get(response, "data") if type(response).__module__.startswith("urllib3") else ""
     return held if isinstance(held, (bytes, str)) else ""

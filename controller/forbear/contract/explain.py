@@ -6,7 +6,7 @@ conventions, the protocol. No text of the result is shown: names of rules, field
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from forbear.contract.admit import admitted
 from forbear.contract.body import parsed, text_of
 from forbear.contract.case import Case, Conventions
-from forbear.contract.catalogue import Catalogue
+from forbear.contract.catalogue import Catalogue, instant_text
 from forbear.contract.classify import classify, poll_finished
 from forbear.contract.exceptions import classes
 from forbear.contract.mcp import first_text
@@ -123,14 +123,28 @@ def _process(raw: Process) -> str:
     return f"exit status {raw.exit_status}" + (" of a carrier" if raw.carrier else "")
 
 
-def _alone(case: Case, kind: str) -> Iterable[tuple[str, Case]]:
-    """Yield each rule of a kind with a case in which it is the only one."""
-    for position, rule in enumerate(getattr(case.policy, kind)):
-        yield f"policy: {kind}[{position}]", replace(case, policy=replace(case.policy, **{kind: (rule,)}))
-
-
 def _text_rule(case: Case, text: str | None, value: object) -> str:
-    return next((name for name, alone in _alone(case, "text_rules") if by_text(alone, text, value) is not None), "")
+    for position, rule in enumerate(case.policy.text_rules):
+        alone = replace(case, policy=replace(case.policy, text_rules=(rule,)))
+        if by_text(alone, text, value) is not None:
+            return f"policy: text_rules[{position}]"
+    return ""
+
+
+def _status_rule(case: Case, status: int, body: object) -> str:
+    for position, rule in enumerate(case.policy.status_rules):
+        alone = replace(case, policy=replace(case.policy, status_rules=(rule,)))
+        if by_status(alone, status, body) is not None:
+            return f"policy: status_rules[{position}]"
+    return ""
+
+
+def _exception_rule(case: Case, exact: tuple[str, ...]) -> str:
+    for position, rule in enumerate(case.policy.exception_rules):
+        alone = replace(case, policy=replace(case.policy, exception_rules=(rule,)))
+        if by_exception(alone, exact) is not None:
+            return f"policy: exception_rules[{position}]"
+    return ""
 
 
 def _value(raw: Value, case: Case, envelope: Envelope) -> str:
@@ -147,9 +161,9 @@ def _value(raw: Value, case: Case, envelope: Envelope) -> str:
 
 def _http(raw: Http, case: Case, envelope: Envelope, profile: str) -> str:
     body = parsed(raw.body)
-    for name, alone in _alone(case, "status_rules"):
-        if by_status(alone, raw.status, body) is not None:
-            return name
+    ruled = _status_rule(case, raw.status, body)
+    if ruled:
+        return ruled
     ruled = _text_rule(case, text_of(raw.body), body) if raw.status < 500 else ""
     if ruled:
         return ruled
@@ -166,7 +180,7 @@ def _http(raw: Http, case: Case, envelope: Envelope, profile: str) -> str:
             why += f", by the conventions of {profile}"
     if envelope.reset_at is not None:
         present = {name.lower() for name, _ in raw.headers}
-        told = [name for name in _TIMED if name in present] or sorted(
+        told: list[str] = [name for name in _TIMED if name in present] or sorted(
             name for name in present if "ratelimit" in name or "rate-limit" in name or "retry" in name
         )
         why += f", time from {', '.join(told[:3])}" if told else ", time from the body"
@@ -174,9 +188,9 @@ def _http(raw: Http, case: Case, envelope: Envelope, profile: str) -> str:
 
 
 def _exception(raw: RaisedFacts, case: Case) -> str:
-    for name, alone in _alone(case, "exception_rules"):
-        if by_exception(alone, raw.exact) is not None:
-            return name
+    ruled = _exception_rule(case, raw.exact)
+    if ruled:
+        return ruled
     if raw.status is not None:
         return f"HTTP status {raw.status} that the exception carries"
     if raw.sqlstate is not None:
@@ -206,3 +220,18 @@ def _mcp(raw: Mcp, case: Case) -> str:
         return "contract: structuredContent"
     ruled = _text_rule(case, text, structured if structured is not ABSENT else None)
     return ruled or ("MCP isError" if raw.is_error else "MCP result")
+
+
+def members_of(said: Explanation) -> dict[str, str | None]:
+    """Return an explanation as what is printed: names and texts."""
+    envelope = said.envelope
+    recovery = envelope.recovery
+    return {
+        "class": envelope.outcome.value if recovery is None else recovery.value,
+        "code": envelope.code or None,
+        "executed": envelope.executed.value,
+        "decided": said.decided_by,
+        "not_before": None if said.retry_from is None else instant_text(said.retry_from),
+        "latest": None if said.retry_until is None else instant_text(said.retry_until),
+        "model": said.view or None,
+    }

@@ -47,7 +47,8 @@ def classify_process(end: Process, case: Case) -> Envelope:
     if ruled is not None:
         return ruled
     if status == 0:
-        return f.SUCCESS if case.writes or not is_empty(end.output) else f.EMPTY
+        nothing = end.output in (None, "", b"") or is_empty(end.output)
+        return f.EMPTY if nothing and not case.writes else f.SUCCESS
     if status == _TIMED_OUT or status in _BY_SIGNAL:
         outcome = Outcome.TIMEOUT if status == _TIMED_OUT else Outcome.UNKNOWN
         return f.no_answer(case.effect, may_repeat=case.may_repeat, outcome=outcome)

@@ -24,7 +24,6 @@ from forbear.core.holds import Cover, covering, narrow, place, tell
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start, current_counters
 from forbear.core.states import (
-    FRAMEWORK,
     Action,
     AwaitingApproval,
     Claim,
@@ -249,8 +248,7 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     current = current_counters(action, s.tree.turn)
     # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
     answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
-    is_granted = start.by is By.GRANT or (start.grant is not None and start.grant.rule == FRAMEWORK)
-    if start.by is By.RETRY or (answers_wait and not is_granted):
+    if start.by is By.RETRY or (answers_wait and start.grant is None):
         current = replace(current, retries=current.retries + 1)
     started = replace(
         current,

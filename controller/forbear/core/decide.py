@@ -318,6 +318,9 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
     for hold in s.holds.values():
         if event.hold is not None and hold.key == event.hold:
             changes.append(DropHold(key=hold.key, scope=hold.scope))
+            spent = s.actions.get(hold.action)
+            if hold.cause is Cause.EXHAUSTED and spent is not None and spent.retries:
+                changes.append(replace(spent, retries=0))
             if hold.cause is Cause.DENIAL:
                 tree = replace(
                     tree, noes=0, denials=tuple(entry for entry in tree.denials if entry[0] != hold.operation)

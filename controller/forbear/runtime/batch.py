@@ -53,11 +53,13 @@ class Pending:
             policy=effect.policy,
             request_id=effect.request_id,
             actor=effect.actor,
+            evidence=effect.evidence,
+            boundaries=effect.boundaries,
         )
 
 
-# A read on the lane that began, and (in a tuple) one that ended.
-Line = Pending | Flight | tuple[Flight]
+# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
+Line = Pending | Flight | tuple[Flight] | JournalLine
 
 
 def line_of_waiting(waiting: Line) -> JournalLine:
@@ -66,6 +68,8 @@ def line_of_waiting(waiting: Line) -> JournalLine:
         return waiting.line()
     if isinstance(waiting, tuple):
         return line_of(waiting[0], ended=True)
+    if isinstance(waiting, JournalLine):
+        return waiting
     return line_of(waiting, ended=False)
 
 

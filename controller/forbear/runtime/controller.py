@@ -28,7 +28,16 @@ from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
 from forbear.runtime.explain import Explanation, explain_flow
 from forbear.runtime.flows import join_flow, propose_flow
-from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode, threads_for
+from forbear.runtime.opening import (
+    check_clock,
+    evidence_for,
+    open_store,
+    read_catalogue,
+    read_labels,
+    read_limits,
+    read_mode,
+    threads_for,
+)
 from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
@@ -88,6 +97,9 @@ class Controller:
         strict: bool = False,
         mode: str = "enforce",
         worker: bool = True,
+        labels: Mapping[str, str] | None = None,
+        evidence: str | os.PathLike[str] | None = None,
+        keep_evidence: bool = True,
         observer: Observer | Sequence[Observer] = (),
     ) -> Self:
         """Open a controller on a store.
@@ -104,6 +116,10 @@ class Controller:
             strict: A missing run id and an undeclared tool are errors.
             mode: ``"enforce"``, or ``"observe"``: nothing changes for callers, decisions are only recorded.
             worker: Do what is due in this process, in a thread or task of its own, from the first call that waits.
+            labels: What the application says about itself in the record: service, version, region, risk.
+            evidence: Where exception texts, header fields and bodies are kept for operators; None = beside the store's
+                file, which only this user can read. Nothing of it is ever given to a model.
+            keep_evidence: Keep them at all. Without them the journal still says what was decided and why.
             observer: Is told each decision once (`forbear.observe`); several are told in this order. What one raises
                 breaks no call: it is warned of once and counted in `observer_errors`.
 
@@ -115,19 +131,23 @@ class Controller:
         """
         clock = SystemClock() if clock is None else clock
         check_clock(clock)
+        ids = SystemIds() if ids is None else ids
         bounds, word, codes = read_limits(limits), read_mode(mode), read_catalogue(catalogue)
+        said = read_labels(labels)
         opened = open_store(path, clock) if store is None else store
         try:
             engine = Engine(
                 store=opened,
                 clock=clock,
-                ids=SystemIds() if ids is None else ids,
+                ids=ids,
                 tools=Toolbox(bounds, mode=word, strict=strict),
                 limits=bounds,
                 catalogue=codes,
                 approver=approver,
                 strict=strict,
                 threads=threads_for(opened),
+                evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence, at_once=worker),
+                labels=said,
             )
             engine.on_ready = on_ready
             engine.observe(tuple(observer) if isinstance(observer, Sequence) else (observer,))
@@ -148,6 +168,8 @@ class Controller:
         try:
             self._engine.world.batch.flush()
         finally:
+            if self._engine.world.evidence is not None:
+                self._engine.world.evidence.close()
             self._engine.tell()
             self._engine.store.close()
             if self._engine.threads is not None:
@@ -346,11 +368,14 @@ class Controller:
     @contextmanager
     def inside(self, attempt: Attempt) -> Generator[None]:
         """Mark the code that runs an attempt: a run that starts in it is a child. `call` does this by itself."""
-        token = INSIDE.set(Inside(self._engine, attempt.root, attempt.run, attempt.call_id))
+        inside = Inside(self._engine, attempt.root, attempt.run, attempt.call_id)
+        token = INSIDE.set(inside)
         try:
             yield
         finally:
             INSIDE.reset(token)
+            if inside.trail is not None:
+                self._engine.keep_trail(attempt, inside.trail)
 
     # ---- runs -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
-from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
+from forbear.audit.evidence import EvidenceStore
+from forbear.contract import Catalogue, Http, Raw, Trail, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
@@ -33,7 +34,7 @@ from forbear.runtime.notes import Ready, result_key, result_of
 from forbear.runtime.observing import Observing
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import tree_scope
+from forbear.runtime.rows import opened_line, tree_scope
 from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
@@ -78,6 +79,8 @@ class Engine:
         approver: bool,
         strict: bool,
         threads: ThreadPoolExecutor | None,
+        evidence: EvidenceStore | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -91,6 +94,13 @@ class Engine:
         self.owner = ids.owner()
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
+        self.world.evidence = evidence
+        # The application's closed labels; every writer's lines are preceded by them.
+        self.labels: Mapping[str, str] = labels or {}
+        if self.labels:
+            self.world.batch.lines.append(opened_line(clock.now(), self.owner, self.labels))
+        # Names the trace that a call belongs to; set by whoever observes.
+        self.trace_id: Callable[[], str] = _no_trace
         self.closed = False
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
@@ -113,6 +123,8 @@ class Engine:
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.
         self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
+        # How far executions came that their callers ran and have not settled yet.
+        self._trails: OrderedDict[tuple[str, int], Trail] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -278,6 +290,16 @@ class Engine:
         while len(self.held_values) > MAX_HELD_VALUES:
             self.held_values.popitem(last=False)
 
+    def keep_trail(self, attempt: Attempt, trail: Trail) -> None:
+        """Keep how far an execution came until whoever ran it settles it; bounded."""
+        self._trails[attempt.action, attempt.number] = trail
+        while len(self._trails) > MAX_HELD_VALUES:
+            self._trails.popitem(last=False)
+
+    def take_trail(self, attempt: Attempt) -> Trail | None:
+        """Return how far an execution came that is settled now, once."""
+        return self._trails.pop((attempt.action, attempt.number), None) if self._trails else None
+
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
         fresh = self.world.fresh_ready
@@ -373,6 +395,11 @@ class Engine:
     def use_secret(self, secret: bytes) -> None:
         """Set the key of idempotency keys (64 bytes at most)."""
         self._secret = secret[:64]
+
+
+def _no_trace() -> str:
+    """Name no trace: nobody observes."""
+    return ""
 
 
 def _no_work() -> None:

@@ -7,11 +7,13 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import deque
 from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from forbear.audit.evidence import LOST, EvidenceStore
 from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import (
     Action,
@@ -28,7 +30,7 @@ from forbear.core.states import (
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
 from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
-from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
@@ -64,6 +66,9 @@ class WorkingSet:
         self._epoch = 0
         # Decisions about reads that wait for the next commit of anybody.
         self.batch = Batch(store)
+        # Where exception texts, header fields and bodies are kept; None = nowhere.
+        self.evidence: EvidenceStore | None = None
+        self._warned = False
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
         # Who is told of decisions; None = nobody.
@@ -135,6 +140,8 @@ class WorkingSet:
                 return self.clock.now()
             case Fetch():
                 return self.store.fetch(effect.scope, effect.kind, effect.key)
+            case Keep():
+                return self._keep(effect)
             case Save():
                 return self._save(effect)
             case Belong():
@@ -257,6 +264,23 @@ class WorkingSet:
         except StaleWrite:
             return False
         return True
+
+    def _keep(self, effect: Keep) -> str:
+        """Write a piece of evidence. Never raises: the decision that it belongs to is committed with or without it."""
+        if self.evidence is None:
+            return ""
+        try:
+            return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "
+                    "same, and the lines say that their evidence is lost",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return LOST
 
     def _fetch(self, live: LiveTree, effect: Load) -> None:
         scope = tree_scope(live.root)

@@ -15,9 +15,11 @@ from forbear.contract import (
     Grpc,
     Http,
     McpError,
+    Process,
     RaisedFacts,
     Raw,
     RequestFacts,
+    Value,
     builtin_catalogue,
     classify,
     header_pairs,
@@ -31,6 +33,7 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.values import Envelope
 from forbear.core.view import view_text
 from forbear.core.vocabulary import Effect, Outcome, Trust
+from forbear.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,9 @@ def _client(value: object) -> Client | None:
         return None
     members = cast("Mapping[str, Any]", value)
     return Client(single_attempt=members.get("single_attempt"), follow_redirects=members.get("follow_redirects"))
+
+
+_PROCESS = ("exit_status", "signal", "started", "timed_out", "carrier", "session", "identity_accepted", "output")
 
 
 def raw_of(signal: Mapping[str, Any]) -> Raw:
@@ -100,7 +106,42 @@ def raw_of(signal: Mapping[str, Any]) -> Raw:
             details=tuple(signal.get("details", ())),
             trailing_metadata=header_pairs(signal.get("trailing_metadata", ())),
         )
-    raise ValueError(f"kind {kind!r} must be http, exception, mcp or grpc")
+    if kind == "value":
+        return Value(signal["value"])
+    if kind == "process":
+        return Process(**{name: signal[name] for name in _PROCESS if name in signal})
+    raise ValueError("kind must be http, exception, mcp, grpc, process or value")
+
+
+def signal_from(text: str) -> tuple[Raw, str | None]:
+    """Return the raw result that a JSON text describes, and the vendor that it names.
+
+    Args:
+        text: JSON in the form of a vector's `input`; a whole vector is accepted too.
+
+    Raises:
+        ConfigError: it is not in that form; the message names the member, never a value.
+    """
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigError("result: must be JSON") from None
+    if isinstance(parsed, dict) and isinstance(inner := cast("dict[str, object]", parsed).get("input"), dict):
+        parsed = cast("object", inner)
+    if not isinstance(parsed, dict):
+        raise ConfigError("result: must be an object with 'kind'")
+    signal = cast("dict[str, Any]", parsed)
+    try:
+        raw = raw_of(signal)
+    except KeyError as error:
+        raise ConfigError(f"result: member {str(error.args[0])!r} must be there") from None
+    except (AttributeError, TypeError, ValueError):
+        kinds = "http, exception, mcp, grpc, process or value"
+        raise ConfigError(f"result: must be in the form of a signal vector's 'input', with 'kind' {kinds}") from None
+    if isinstance(raw, Http) and type(raw.status) is not int:
+        raise ConfigError("result: member 'status' must be a whole number")
+    profile = signal.get("profile")
+    return raw, profile if isinstance(profile, str) else None
 
 
 def envelope_of(vector: Mapping[str, Any]) -> Envelope:

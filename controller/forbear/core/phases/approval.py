@@ -278,8 +278,12 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
     scope, value = _denial_scope(s, call, state)
     standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
-    # A second no about another call of the same rule stands beside the first: each covers its own call for good.
-    beside = scope is Scope.RULE and standing is not None and standing.action != action.key
+    # A no stands beside what the policy denied by that rule, and beside a no about another call: each has its own end.
+    beside = (
+        scope is Scope.RULE
+        and standing is not None
+        and (standing.action != action.key or standing.end is not End.PERSON)
+    )
     hold = place(
         call,
         scope=scope,
