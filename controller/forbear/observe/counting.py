@@ -125,7 +125,7 @@ class Counts:
             self._add(LIFTS, (lift.tool, cause, lift.code))
         if notice.would is not None and notice.would is not Answer.EXECUTED:
             self._add(WOULD_BE, (notice.tool, notice.would, notice.would_rule or ""))
-        if not notice.code_is_known and notice.cause == "Returned":
+        if not notice.code_is_known:
             self._add(UNKNOWN_CODES, (notice.tool,))
 
     def count_reads(self, reads: Sequence[Reads]) -> None:

@@ -231,7 +231,7 @@ class Observing:
             executed=executed,
             recovery=None if told is None else told.recovery,
             code=code,
-            code_is_known=is_known,
+            code_is_known=is_known or effect.event != "Returned",
             attempt=effect.attempt,
             started_at=noted.started_at,
             starts=any(isinstance(command, Execute) for command in decision.commands),
