@@ -119,7 +119,7 @@ def test_only_the_first_request_that_changes_something_carries_the_key() -> None
     """Reads carry none, repeats of the keyed request carry it, and another write of the same call carries none."""
     upstream = Upstream()
 
-    def tool(**_: Any) -> object:
+    def tool(**_: Any) -> None:
         with upstream.client() as client:
             client.get("https://bank.example/a")
             client.post("https://bank.example/a")
@@ -136,7 +136,7 @@ def test_a_key_of_the_tools_own_is_kept() -> None:
     """A field that the tool sets itself is not overwritten, and does not count as the controller's key."""
     upstream = Upstream()
 
-    def tool(**_: Any) -> object:
+    def tool(**_: Any) -> None:
         with upstream.client() as client:
             client.post("https://bank.example/a", headers={"idempotency-key": "own"})
 
@@ -264,9 +264,9 @@ def test_a_transport_without_steps_proves_nothing() -> None:
     def fails(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("x")
 
-    with recording() as trail, over_httpx.client(transport=httpx.MockTransport(fails)) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("https://bank.example/")
+    transport = httpx.MockTransport(fails)
+    with recording() as trail, over_httpx.client(transport=transport) as client, pytest.raises(httpx.ReadTimeout):
+        client.post("https://bank.example/")
     assert [one.watched for one in trail.exchanges] == [False]
     assert trail.left
 
