@@ -24,7 +24,6 @@ from forbear.contract import (
     Http,
     McpError,
     Process,
-    Raised,
     RaisedFacts,
     Step,
     builtin_catalogue,
@@ -40,7 +39,7 @@ from forbear.testing.clock import ManualClock, SequenceIds
 from tests.integration.hostile import CORE, SECRET, journal_texts, leaks, prompts, told
 
 NUMBERS: Final = (
-    "0", "5", "-5", "+5", "5.5", "nan", "inf", "-inf", "1e3", "1_000", "0x10", "٣٠", "３０", "9" * 400, "1" * 65536, "", " ",
+    "0", "5", "-5", "+5", "5.5", "nan", "inf", "-inf", "1e3", "1_000", "0x10", "٣٠", "\uff13\uff10", "9" * 400, "1" * 65536, "", " ",
     "5;", "5, 6", "1756728000", "1756728000000", "1756728000000000", "99999999999999999999", "PT30S", "30s", "1m0s",
     "2026-09-01T12:00:30Z", "2026-09-01T12:00", "Tue, 01 Sep 2026 12:02:00 GMT", "Tuesday, 01-Sep-26 12:02:00 GMT",
     "Tue Sep  1 12:02:00 2026", "Tue, 32 Sep 2026 12:02:00 GMT", '"a";r=0;t=5', '"a";r=0;t=-5', "limit=1, remaining=0, reset=5",
@@ -69,7 +68,9 @@ values = st.recursive(
 )
 headers = st.lists(st.tuples(st.sampled_from(NAMES) | texts, texts), max_size=8).map(tuple)
 bodies = values | values.map(lambda value: json.dumps(value, default=str)) | texts | st.binary(max_size=80)
-statuses = st.integers(-5, 1200) | st.sampled_from((200, 202, 207, 302, 304, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 503))
+statuses = st.integers(-5, 1200) | st.sampled_from(
+    (200, 202, 207, 302, 304, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 503)
+)
 https = st.builds(lambda status, headers, body, method: Http(status=status, headers=headers, body=body, method=method),
                   statuses, headers, bodies, st.sampled_from(("GET", "POST", "DELETE", CORE)))  # fmt: skip
 mcps = st.builds(mcp_result, values | st.fixed_dictionaries({}, optional={
@@ -183,7 +184,11 @@ def facts(own: Any, chain: Any, phase: str, status: int | None, fields: Any, bod
 def command_line(text: str) -> None:
     """`forbear classify` reads anything: an answer or one line of misuse, never a traceback, never a value of the input."""
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(sys, "stdin", io.StringIO(text)), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        patch.object(sys, "stdin", io.StringIO(text)),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         code = main(["classify", "--tool", "t", "--effect", "write", "--now", "2026-09-01T12:00:00Z", "--json"])
     assert code in (0, 2)
     assert leaks([err.getvalue()]) == []

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
@@ -21,7 +21,7 @@ import trustme
 from forbear import Controller, Operator, Refused, Reply
 from forbear.contract import mark
 from forbear.errors import StoreError
-from forbear.ports import Commit
+from forbear.ports import Commit, Store
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear_adapters.http import over_httpx
@@ -118,7 +118,7 @@ class World:
         self.monkeypatch = monkeypatch
         self.certificate = certificate
         self.store = BrokenStore(clock)
-        self.controller = Controller.open(store=self.store, clock=clock, ids=SequenceIds(), worker=False)
+        self.controller = Controller.open(store=cast("Store", self.store), clock=clock, ids=SequenceIds(), worker=False)
         self.declare()
         self.tool: Callable[..., object] | None = None
         self.urls: list[str] = []

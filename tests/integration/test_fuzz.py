@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS
 def test_hostile_input_breaks_no_promise(name: str) -> None:
     """No exception, no leak, nothing more permissive, for generated input of every kind."""
     function, strategies = TARGETS[name]
-    test = settings(max_examples=20 if name == "command line" else 150, deadline=None, suppress_health_check=[HealthCheck.too_slow])(
-        given(**strategies)(function)
-    )
+    test = settings(
+        max_examples=20 if name == "command line" else 150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )(given(**strategies)(function))
     test()

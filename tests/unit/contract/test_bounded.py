@@ -70,7 +70,24 @@ def test_no_input_costs_more_than_a_few_ordinary_ones(name: str, policy: str) ->
 
 
 @pytest.mark.parametrize(
-    "value", ["nan", "inf", "-inf", "1e3", "1_000", "0x10", "٣٠", "３０", "+5", "-5", "9" * 65_536, "5\x00", "", "5;6", "½"]
+    "value",
+    [
+        "nan",
+        "inf",
+        "-inf",
+        "1e3",
+        "1_000",
+        "0x10",
+        "٣٠",
+        "\uff13\uff10",
+        "+5",
+        "-5",
+        "9" * 65_536,
+        "5\x00",
+        "",
+        "5;6",
+        "½",
+    ],
 )
 def test_what_is_no_number_is_never_a_time(value: str) -> None:
     """A time that is outside of the grammar does not exist: the wait is the default's, or the refusal is final."""

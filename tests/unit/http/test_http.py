@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import httpx2
 import pytest
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 
 from forbear import Controller
 from forbear.contract import Trail, recording
@@ -111,7 +112,7 @@ async def test_an_async_tool_is_keyed_too() -> None:
 
     execute = keyed(pay, argument="key", quoted=True)
     with recording() as trail:
-        await execute(key="k1")  # type: ignore[misc]  # it is a coroutine function
+        await cast("Awaitable[object]", execute(key="k1"))
         assert trail.key == ("Idempotency-Key", '"k1"')
 
 
@@ -169,7 +170,7 @@ def test_a_client_that_repeats_is_named_with_its_switch() -> None:
     assert hidden_retries(single_attempt(manager)) == ""
     session = requests.Session()
     assert hidden_retries(session) == ""
-    session.mount("https://", requests.adapters.HTTPAdapter(max_retries=3))
+    session.mount("https://", HTTPAdapter(max_retries=3))
     with pytest.raises(ConfigError, match="max_retries=0"):
         single_attempt(session)
     assert hidden_retries(over_requests.session()) == ""
