@@ -19,6 +19,7 @@ from forbear.errors import (
 )
 
 if TYPE_CHECKING:
+    from forbear.contract.boundaries import mark
     from forbear.core.policy import Limits, ToolPolicy
     from forbear.core.values import Envelope, RuleVerdict
     from forbear.core.vocabulary import Answer, Executed, Gate, Outcome, Recovery, Verdict
@@ -78,6 +79,7 @@ __all__ = [
     "execute",
     "govern",
     "in_run",
+    "mark",
 ]
 
 # Where the names live that take long to import. `import forbear` alone opens no store and imports no library.
@@ -114,6 +116,7 @@ _HOMES: Final = {
     "execute": "forbear.runtime.execute",
     "govern": "forbear.runtime.govern",
     "in_run": "forbear.runtime.govern",
+    "mark": "forbear.contract.boundaries",
 }
 
 

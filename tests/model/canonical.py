@@ -6,12 +6,12 @@ Only what no decision and no promise can tell apart is folded here.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
 from forbear.core.decision import Snapshot
-from forbear.core.states import Action, Known, Run, Tree, known_key
+from forbear.core.states import Action, Hold, Known, Run, Streak, Tree, known_key
 from forbear.core.values import Call, Envelope
 from tests.model.calls import FAR, Case
 from tests.model.monitor import Monitor
@@ -43,6 +43,8 @@ class Canonical:
             limit.max_calls_per_turn is not None or limit.max_calls_per_run is not None for limit in limits
         )
         self._names: dict[str, int] = {}
+        # Calls that are asked about on their own have keys that are made of their step.
+        self._alias: dict[str, str] = {}
         self._now = datetime.min
         self._tree = Tree(root="", principal="")
         self._plans: dict[type, tuple[tuple[str, str], ...]] = {}
@@ -57,6 +59,8 @@ class Canonical:
             frozenset: self._set,
             Action: self._action,
             Run: self._run,
+            Hold: self._hold,
+            Streak: self._streak,
             Envelope: self._envelope,
             Call: self._call,
         }
@@ -73,19 +77,21 @@ class Canonical:
     ) -> Hashable:
         """Return the key of a moment."""
         self._names = {}
+        self._alias = {
+            action.key: f"{action.call.base}+{action.call.run}" for action in s.actions.values() if action.call.base
+        }
         self._now = now
         self._tree = s.tree
         known = tuple(
-            self._known(s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint)))
-            for _, call in sent
+            self._known(s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint))) for _, call in sent
         )
         return (
             is_end,
             half is None or self._value(half),
             self._value(sent),
             known,
-            tuple(self._value(s.actions[key]) for key in sorted(s.actions)),
-            tuple(self._value(s.holds[key]) for key in sorted(s.holds)),
+            tuple(self._value(s.actions[key]) for key in sorted(s.actions, key=self._sorted)),
+            tuple(self._value(s.holds[key]) for key in sorted(s.holds, key=self._sorted)),
             tuple(self._value(s.runs[key]) for key in sorted(s.runs)) if self.counts_steps or self.counts_calls else (),
             self._value(s.tree),
             self._fields(m),
@@ -105,11 +111,16 @@ class Canonical:
     def _text(self, value: str) -> Hashable:
         if value.startswith("ticket:") or "step:" in value:
             return self._name(value)
+        return self._sorted(value) if self._alias else value
+
+    def _sorted(self, value: str) -> str:
+        for key, alias in self._alias.items():
+            value = value.replace(key, alias)
         return value
 
     def _instant(self, value: datetime) -> Hashable:
         ahead = value - self._now
-        return ahead if ahead > self.memory else self.memory
+        return max(self.memory, ahead)
 
     def _tuple(self, value: tuple[object, ...]) -> Hashable:
         return tuple([self._value(member) for member in value]) if value else value
@@ -177,8 +188,9 @@ class Canonical:
         counters = tuple(getattr(value, name) for name in COUNTERS) if current else ()
         progress = (value.same_results, value.last_result, self._tree.writes - value.last_writes)
         return (
-            value.key,
+            self._value(value.key),
             value.attempts,
+            self._value(value.joined),
             value.key_spent,
             counters,
             progress if value.last_result else (),
@@ -202,13 +214,28 @@ class Canonical:
             value.closed,
         )
 
+    def _hold(self, value: object) -> Hashable:
+        assert isinstance(value, Hold)
+        return self._fields(replace(value, blocked=min(value.blocked, 2)))
+
+    def _streak(self, value: object) -> Hashable:
+        assert isinstance(value, Streak)
+        return (value.operation, value.code, value.count, self._value(value.step), value.action, min(value.waits, 2))
+
     def _envelope(self, value: object) -> Hashable:
         assert isinstance(value, Envelope)
         return (value.code, value.outcome, value.recovery, value.executed)
 
     def _call(self, value: object) -> Hashable:
         assert isinstance(value, Call)
-        return (value.run, value.fingerprint, self._value(value.step), value.verdict.gate, value.verdict.rule, value.siblings)
+        return (
+            value.run,
+            value.fingerprint,
+            self._value(value.step),
+            value.verdict.gate,
+            value.verdict.rule,
+            value.siblings,
+        )
 
 
 def _as_it_is(value: Hashable) -> Hashable:

@@ -7,7 +7,6 @@ except for the digests that calls carry. The obligations look into the snapshot;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -33,7 +32,9 @@ from forbear.core.events import (
     TurnBegan,
     Woke,
 )
-from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.identity import field_digest
+from forbear.core.policy import ToolPolicy
+from forbear.core.rules import Rule
 from forbear.core.states import (
     Action,
     Approved,
@@ -91,8 +92,9 @@ class Ban:
     # TIME: from here on nothing may be late any more (margin and jitter are at most a fifth of the wait).
     latest: datetime | None = None
     ends_with_turn: bool = False
-    # REFUSAL: this turn's probe is used.
+    # REFUSAL: this turn's probe is used; it was told (again) in this turn.
     probed: bool = True
+    told_now: bool = True
     # The attempt that answers for it: the probe of a refusal, the claimed retry of a time.
     holder: tuple[str, int] | None = None
     exempt: tuple[str, ...] = ()
@@ -107,7 +109,10 @@ class Ban:
     # DENIAL: "ask" = covers what a rule would ask or deny, "deny" = what it would deny.
     gated: str = ""
     placed_at: datetime | None = None
-    observed: bool = False
+    # REFUSAL: its code; one code's end says nothing about another's.
+    code: str = ""
+    # REPAIR: the same input may run again after another write (it is bounded).
+    may_repeat: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,8 @@ class Yes:
     fingerprint: str
     run: str
     expires_at: datetime
+    # Given back by an execution that had no effect.
+    is_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +137,8 @@ class Open:
     yes: Yes | None = None
     # The one repetition with the same idempotency key.
     by_key: bool = False
+    # It answers for a refusal until a time.
+    is_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +245,10 @@ class Monitor:
     # (run, fingerprint) -> step, action, number and state of the newest call, where calls can be resumed.
     sent: tuple[tuple[str, str, str, str, int, str], ...] = ()
     same: tuple[tuple[str, str, int], ...] = ()
+    checks: tuple[tuple[str, int], ...] = ()
+    observed: frozenset[str] = frozenset()
+    # Of the start that is being judged.
+    is_retry: bool = False
 
     # ---- the one entry ----------------------------------------------------------------------------------------------
 
@@ -257,13 +270,15 @@ class Monitor:
         m = copy(self)
         policy = before.policy
         observed = policy.mode is Mode.OBSERVE
+        if observed:
+            m.observed |= {policy.name}
         match event:
             case Proposed():
                 m._proposed(event, now, decision, before)
             case Returned():
                 m._returned(event, key, now, decision, policy, before)
             case Interrupted():
-                m._interrupted(event, key)
+                m._interrupted(event, key, now, before)
             case Lost():
                 m._lost(event, key, now, before)
             case Cancelled():
@@ -287,7 +302,7 @@ class Monitor:
                 case Execute():
                     m._execute(command, event, now, before)
                 case AskHuman():
-                    m._ask(command, before, after)
+                    m._ask(command, now, before, after)
                     if observed:
                         raise Violation(OBSERVE, "a person is asked about an observed call")
                 case WakeAt():
@@ -300,7 +315,24 @@ class Monitor:
         if isinstance(event, Proposed):
             m._count_step(event, decision, policy, before)
         if any(isinstance(command, Announce) for command in decision.commands) and not isinstance(event, Proposed):
-            m.halted = tuple(h for h in m.halted if h[1] != "WAITING")
+            m._ready()
+        m._rule(event, decision, before)
+        # After its time a wait only keeps order; where nobody answers for it, the core may end it.
+        held = {(h.scope, h.value) for h in after.holds.values() if h.cause is Cause.TIME}
+        m.bans = tuple(
+            b
+            for b in m.bans
+            if b.cause is not Cause.TIME
+            or b.holder is not None
+            or b.until is None
+            or now < b.until
+            or (b.scope, b.value) in held
+        )
+        for action, _ in m.waits:
+            kept = isinstance(after.actions[action].phase, (Waiting, Running))
+            if not kept and isinstance(before.actions[action].phase, Waiting):
+                # Something else came of it: what starts later is no retry.
+                m.waits = tuple(w for w in m.waits if w[0] != action)
         m._owes(after, now, decision)
         return m
 
@@ -311,15 +343,13 @@ class Monitor:
         """Say whether a ban is about a call (design section 5)."""
         if call.tool in ban.exempt or (ban.writes_only and call.effect is Effect.READ):
             return False
-        if ban.observed and mode is not Mode.OBSERVE:
-            return False
         gate = call.verdict.gate
         if ban.gated == "deny" and gate in (Gate.ALLOW, Gate.ASK):
             return False
         if ban.gated == "ask" and gate is Gate.ALLOW:
             return False
         values = {
-            Scope.ACTION: ban.value == call.action,
+            Scope.ACTION: ban.value in (call.action, call.common),
             Scope.TARGET: ban.value == call.target or (call.target is None and call.operation == ban.operation),
             Scope.OPERATION: ban.value == call.operation or ban.tool == call.tool,
             Scope.RULE: ban.value == call.verdict.rule
@@ -331,7 +361,7 @@ class Monitor:
         }
         if not values[ban.scope]:
             return False
-        return all(_field(call, name) == held for name, held in ban.fields)
+        return all(field_digest(call.arguments, name) == held for name, held in ban.fields)
 
     def against(self, call: Call, now: datetime, s: Snapshot) -> list[Ban]:
         """Return the bans that stand in the way of a call now."""
@@ -380,15 +410,20 @@ class Monitor:
             raise Violation(APPROVAL, "the executed call is another action")
         again = _may_repeat(policy, call)
         opened = [o for o in self.open if o.action == action]
+        self.is_retry = False
         if not observed:
             if opened and not again:
                 raise Violation(UNKNOWN, "an action that may not be repeated is started while it is in flight")
             self._judge_start(command, event, now, s)
-        by_key = any(d.action == action for d in self.doubts) and not observed
+        by_key = any(d.action == action for d in self.doubts)
         if by_key:
             self.keys_used = self.keys_used | {action}
-        yes = self._spend(command, s) if not observed else None
-        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key))
+        yes = self._spend(command, now, s) if not observed else None
+        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry))
+        self.is_retry = False
+        st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
+        st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
+        self.steps = (*(other for other in self.steps if other.run != call.run), st)
         self.last = (*(entry for entry in self.last if entry[0] != action), (action, number))
         self.done = tuple(d for d in self.done if d.action != action)
         self.framework = frozenset(entry for entry in self.framework if entry[0] != action)
@@ -422,11 +457,18 @@ class Monitor:
             taken.append(ban)
         self.bans = tuple(taken)
         waiting = dict(self.waits)
-        if action in waiting:
-            if isinstance(event, Woke) and waiting[action] != call.fingerprint:
-                raise Violation(RETRY, "the retry is not exactly the refused call")
-            granted = any(y.fingerprint == call.fingerprint and y.run == call.run for y in self.yes)
-            if not granted or call.verdict.gate is Gate.ALLOW:
+        own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
+        if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
+            raise Violation(RETRY, "the retry is not exactly the refused call")
+        self.waits = tuple(w for w in self.waits if w[0] != action)
+        self.is_retry = action in waiting or own
+        if self.is_retry:
+            # A new yes, or the framework's own question, makes it another start.
+            granted = any(
+                (y.fingerprint, y.run) == (call.fingerprint, call.run) and not y.is_back and now < y.expires_at
+                for y in self.yes
+            )
+            if not granted and (action, call.fingerprint) not in self.framework:
                 used = dict(self.retries).get(action, 0) + 1
                 self.retries = (*(r for r in self.retries if r[0] != action), (action, used))
                 if used > self._retries_allowed(action, call, s.policy):
@@ -449,9 +491,10 @@ class Monitor:
         if standing.fingerprint != call.fingerprint:
             raise Violation(UNKNOWN, "the repetition with the same key is another call")
 
-    def _spend(self, command: Execute, s: Snapshot) -> Yes | None:
+    def _spend(self, command: Execute, now: datetime, s: Snapshot) -> Yes | None:
         call = command.call
-        found = next((y for y in self.yes if y.fingerprint == call.fingerprint and y.run == call.run), None)
+        mine = (y for y in self.yes if y.fingerprint == call.fingerprint and y.run == call.run and now < y.expires_at)
+        found = next(mine, None)
         gated = call.verdict.gate is not Gate.ALLOW
         passed_on = (command.action, call.fingerprint) in self.framework
         if found is None:
@@ -464,15 +507,47 @@ class Monitor:
         self.must_ask -= {command.action}
         return found
 
+    def _rule(self, event: Event | TreeEvent, decision: Decision, s: Snapshot) -> None:
+        """Note what the author's rule, or its absence, said about a start; each verdict must have its reason."""
+        if not isinstance(event, (Proposed, Woke)) or s.policy.mode is Mode.OBSERVE:
+            return
+        call, limits = event.call, s.policy.limits
+        gate = call.verdict.gate
+        match decision.rule:
+            case Rule.POLICY_DENIED:
+                if gate is not Gate.DENY:
+                    raise Violation(HEALTHY, "denied although the rule does not deny")
+                scope, value = _narrow(call, Scope.RULE, s)
+                self._put(replace(self._ban(Cause.DENIAL, scope, value, call, s), gated="deny"))
+            case Rule.CHECKER_PARKED:
+                if gate is not Gate.UNAVAILABLE:
+                    raise Violation(HEALTHY, "kept for a checker that is not down")
+                count = dict(self.checks).get(call.action, 0) + 1
+                self.checks = (*(c for c in self.checks if c[0] != call.action), (call.action, count))
+                if count > limits.checker_retry:
+                    raise Violation(BOUNDED, f"a checker that is down is asked {count} times")
+            case Rule.CHECKER_DOWN | Rule.APPROVAL_NO_APPROVER | Rule.APPROVAL_PROMPTS_SPENT:
+                due = {
+                    Rule.CHECKER_DOWN: dict(self.checks).get(call.action, 0) >= limits.checker_retry,
+                    Rule.APPROVAL_NO_APPROVER: not s.has_approver,
+                    Rule.APPROVAL_PROMPTS_SPENT: self.noes >= limits.max_prompts,
+                }
+                if gate is Gate.ALLOW or not due[decision.rule]:
+                    raise Violation(HEALTHY, f"stopped without a reason by {decision.rule.value}")
+                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
+            case _:
+                pass
+
     # ---- proposals --------------------------------------------------------------------------------------------------
 
     def _proposed(self, event: Proposed, now: datetime, decision: Decision, s: Snapshot) -> None:
         call = event.call
         executes = any(isinstance(c, Execute) for c in decision.commands)
-        self.prompts, expired = _split(self.prompts, lambda p: p.action == call.action and now >= p.expires_at)
-        if expired:
+        expired = any(p.action == call.action and now >= p.expires_at for p in self.prompts)
+        if expired and decision.rule not in (Rule.RUN_HALTED, Rule.INPUT_MALFORMED):
+            self.prompts = tuple(p for p in self.prompts if p.action != call.action)
             self.must_ask -= {call.action}
-        self.yes = tuple(y for y in self.yes if now < y.expires_at)
+        self._expire(call.action, now, s)
         if decision.answer is None:
             raise Violation(LOST, "a proposal gets no answer")
         if decision.answer is Answer.EXECUTED and not executes:
@@ -489,6 +564,9 @@ class Monitor:
         resumed = next(
             (e for e in self.sent if (e[0], e[1], e[2]) == (call.run, call.fingerprint, call.step) and e[4]), None
         )
+        record = any(d.action == call.action for d in self.done)
+        if resumed is not None and record and decision.answer is Answer.DELIVERED:
+            return
         if resumed is not None and (resumed[5] or self._is_open(resumed[3], resumed[4])):
             if decision.answer is not Answer.DELIVERED:
                 raise Violation(HEALTHY, f"a resumed call is not delivered but {decision.answer.value}")
@@ -517,6 +595,8 @@ class Monitor:
                 if answer is not Answer.DELIVERED:
                     raise Violation(HEALTHY, f"equal calls of one step do not share one execution: {answer}")
                 return
+            if all(o.call.run != call.run for o in opened) and call.verdict.gate is Gate.ASK:
+                return  # it needs a yes of its own
             if not _may_repeat(s.policy, call):
                 if answer not in (Answer.BLOCKED, Answer.HALTED):
                     raise Violation(UNKNOWN, f"a call in flight is answered as {answer}")
@@ -605,6 +685,9 @@ class Monitor:
                 self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
                 return True
             due, changed = True, replace(done, replays=done.replays + 1)
+        own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
+        if due and own and decision.answer in (Answer.NEEDS_APPROVAL, Answer.EXECUTED):
+            return True  # this run's call is asked about on its own; a person's yes is judged as a start
         if due and decision.answer not in (Answer.DELIVERED, Answer.HALTED):
             raise Violation(HEALTHY, f"a completed call is not delivered but {decision.answer}")
         if due:
@@ -632,7 +715,6 @@ class Monitor:
             ends_with_turn=ends_with_turn,
             until=until,
             run=call.run,
-            observed=s.policy.mode is Mode.OBSERVE,
         )
 
     # ---- results ----------------------------------------------------------------------------------------------------
@@ -646,7 +728,7 @@ class Monitor:
     def _free(self, o: Open, *, keep_probe: bool) -> None:
         """The attempt answers for nothing any more."""
         self.bans = tuple(
-            replace(ban, holder=None, probed=ban.probed and keep_probe) if ban.holder == (o.action, o.number) else ban
+            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now)) if ban.holder == (o.action, o.number) else ban
             for ban in self.bans
         )
 
@@ -663,17 +745,28 @@ class Monitor:
                 return
             # The late result of an unknown write is its truth.
             call = s.actions[key].call
-            self._end_doubt(key)
-            o = Open(action=key, number=event.attempt, call=call)
+            by_key = key in self.keys_used
+            if not by_key:
+                self._end_doubt(key)
+            o = Open(action=key, number=event.attempt, call=call, by_key=by_key)
         elif decision.answer is None:
             raise Violation(LOST, "the caller of an attempt gets no answer")
         if policy.mode is Mode.OBSERVE:
+            if decision.answer not in (Answer.EXECUTED, None):
+                raise Violation(OBSERVE, f"the result of an observed call is answered as {decision.answer}")
+            if self._meaning(o, envelope, policy) is None and o.call.effect is not Effect.READ:
+                self._wrote(o.call)
             return
         self._settle(o, event, now, policy, s)
         if o.yes is not None and envelope.executed is Executed.NO and o.yes.expires_at > now:
-            self.yes = (*self.yes, o.yes)
-        self.halted = tuple(h for h in self.halted if h[1] != "WAITING")
-        self.steps = tuple(replace(st, idle=0) for st in self.steps)
+            self.yes = (*self.yes, replace(o.yes, is_back=True))
+        self._ready()
+
+    def _ready(self) -> None:
+        """Something became ready: a run that was only waiting goes on."""
+        runs = {run for run, reason in self.halted if reason == "WAITING"}
+        self.halted = tuple(h for h in self.halted if h[0] not in runs)
+        self.steps = tuple(replace(st, idle=0) if st.run in runs else st for st in self.steps)
 
     def _settle(self, o: Open, event: Returned, now: datetime, policy: ToolPolicy, s: Snapshot) -> None:
         call, envelope = o.call, event.envelope
@@ -693,6 +786,7 @@ class Monitor:
             else:
                 self._complete(o, event, now, policy, s)
             return
+        self.done = tuple(d for d in self.done if d.action != o.action)
         stays = meaning in (Recovery.DO_NOT_RETRY, Recovery.USE_ALTERNATIVE)
         self._free(o, keep_probe=stays)
         match meaning:
@@ -703,7 +797,10 @@ class Monitor:
             case Recovery.REPAIR_INPUT:
                 self._repair(o, envelope, policy, s)
             case Recovery.REQUEST_APPROVAL:
-                if o.action in self.asked:
+                # Where another attempt is under way, or nobody else can be asked, the call cannot be kept.
+                crowded = any(other.action == o.action for other in self.open)
+                crowded = crowded or len(self.prompts) >= policy.limits.max_open_prompts
+                if o.action in self.asked or crowded:
                     self._refuse(o, envelope, policy, now, s)
                 else:
                     self.asked |= {o.action}
@@ -712,7 +809,8 @@ class Monitor:
                         self.must_ask -= {o.action}
                         self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
             case Recovery.INSPECT_OUTCOME:
-                code = envelope.code or "OUTCOME_UNKNOWN"
+                said = envelope.recovery is Recovery.INSPECT_OUTCOME
+                code = (envelope.code if said else "") or "OUTCOME_UNKNOWN"
                 self._doubt(o, code, now, policy, s)
 
     @staticmethod
@@ -781,8 +879,8 @@ class Monitor:
         self.repairs = ()
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
-            replace(b, loosened=True)
-            if b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
+            replace(b, loosened=b.may_repeat)
+            if b.by != call.action and b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
             else b
             for b in self.bans
         )
@@ -815,7 +913,7 @@ class Monitor:
         scope, value = _narrow(call, scope, s)
         ban = self._ban(Cause.REFUSAL, scope, value, call, s, until=envelope.reset_at)
         exempt = envelope.alternative_tools if envelope.recovery is Recovery.USE_ALTERNATIVE else ()
-        self._put(replace(ban, exempt=exempt, placed_at=now))
+        self._put(replace(ban, exempt=exempt, placed_at=now, code=envelope.code))
         self._count_refusal(o, envelope.code, policy, s)
 
     def _count_refusal(self, o: Open, code: str, policy: ToolPolicy, s: Snapshot) -> None:
@@ -868,6 +966,8 @@ class Monitor:
         if spent or until - now > limits.max_wait:
             self._count_refusal(o, envelope.code, policy, s)
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
+            # What starts in the next turn is no retry of this.
+            self.waits = tuple(w for w in self.waits if w[0] != o.action)
 
     def _repair(self, o: Open, envelope: Envelope, policy: ToolPolicy, s: Snapshot) -> None:
         call = o.call
@@ -876,9 +976,15 @@ class Monitor:
         before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
         ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
+        times = dict(self.repaired).get(o.action, 0) + 1
+        self.repaired = (*(r for r in self.repaired if r[0] != o.action), (o.action, times))
+        most = policy.limits.max_same_results if policy.limits.max_same_results is not None else 30
+        # While the same call is under way elsewhere, only the turn or the precondition ends it.
+        alone = all(other.action != o.action for other in self.open)
+        ban = replace(ban, may_repeat=times < most and alone)
         self._put(replace(ban, before=before, exempt=("named",) if names else ()))
         if names and call.target is not None and declared:
-            fields = tuple((name, _field(call, name)) for name in names)
+            fields = tuple((name, field_digest(call.arguments, name)) for name in names)
             self._put(replace(ban, scope=Scope.TARGET, value=call.target, fields=fields, before=before))
         where = call.target if call.target is not None and declared else call.operation
         scope = Scope.TARGET if call.target is not None and declared else Scope.OPERATION
@@ -907,6 +1013,10 @@ class Monitor:
             started = standing.started_at
         doubt = Doubt(action=o.action, number=o.number, started_at=started)
         self.doubts = (*(d for d in self.doubts if d.action != o.action), doubt)
+        for other in [other for other in self.open if other.action == o.action]:
+            # Nothing runs on behind a doubt: their results still belong to their callers.
+            self._close(o.action, other.number)
+            self._free(other, keep_probe=True)
         self._put(replace(self._ban(Cause.UNKNOWN, scope, value, call, s), writes_only=True))
         self._count_refusal(o, code, policy, s)
 
@@ -918,9 +1028,12 @@ class Monitor:
 
     # ---- attempts that end without an answer ------------------------------------------------------------------------
 
-    def _interrupted(self, event: Interrupted, key: str) -> None:
+    def _interrupted(self, event: Interrupted, key: str, now: datetime, s: Snapshot) -> None:
         o = self._close(key, event.attempt)
         if o is None:
+            return
+        if o.by_key:
+            self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
             return
         self._free(o, keep_probe=False)
         for other in [other for other in self.open if other.action == key]:
@@ -933,19 +1046,29 @@ class Monitor:
         if o is None:
             return
         self._free(o, keep_probe=True)
-        self.waits = tuple(w for w in self.waits if w[0] != o.action)
+        self.done = tuple(d for d in self.done if d.action != key)
+        if o.is_retry:
+            self._forget_wait(key)
         if o.call.effect is not Effect.READ and s.policy.mode is not Mode.OBSERVE:
             self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
+
+    def _forget_wait(self, key: str) -> None:
+        """What was refused until a time had its one retry, and nobody knows what came of it."""
+        self.waits = tuple(w for w in self.waits if w[0] != key)
+        self.bans = tuple(
+            replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans
+        )
 
     def _cancelled(self, event: Cancelled, key: str, now: datetime, s: Snapshot) -> None:
         policy = s.policy
         opened = [o for o in self.open if o.action == key]
         if opened:
+            self.done = tuple(d for d in self.done if d.action != key)
             for o in opened:
                 self._close(key, o.number)
                 self._free(o, keep_probe=True)
             last = opened[-1]
-            self.waits = tuple(w for w in self.waits if w[0] != key)
+            self._forget_wait(key)
             if last.by_key or not (event.acknowledged or last.call.effect is Effect.READ):
                 self._doubt(last, "OUTCOME_UNKNOWN", now, policy, s)
             return
@@ -953,11 +1076,23 @@ class Monitor:
         if isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved)):
             call = s.actions[key].call
             self.prompts = tuple(p for p in self.prompts if p.action != key)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != call.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (call.fingerprint, call.run))
             self.waits = tuple(w for w in self.waits if w[0] != key)
             self.must_ask -= {key}
             self.framework = frozenset(entry for entry in self.framework if entry[0] != key)
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, call, s, ends_with_turn=True))
+
+    def _expire(self, key: str, now: datetime, s: Snapshot) -> None:
+        """A yes that was not used in time is over; so is the question of a tool that asked."""
+        standing = s.actions.get(key)
+        if standing is None:
+            return
+        call = standing.call
+        mine = [y for y in self.yes if (y.fingerprint, y.run) == (call.fingerprint, call.run)]
+        late = [y for y in mine if now >= y.expires_at]
+        self.yes = tuple(y for y in self.yes if y not in late)
+        if late and len(late) == len(mine):
+            self.must_ask -= {key}
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
@@ -968,10 +1103,7 @@ class Monitor:
         self.prompts, expired = _split(self.prompts, lambda p: p.action == key and now >= p.expires_at)
         if expired:
             self.must_ask -= {key}
-        spent = [y for y in self.yes if now >= y.expires_at]
-        self.yes = tuple(y for y in self.yes if y not in spent)
-        if spent and isinstance(phase, Approved) and phase.grant.ticket in {y.ticket for y in spent}:
-            self.must_ask -= {key}
+        self._expire(key, now, s)
         if isinstance(phase, (Waiting, Parked)):
             due = phase.retry_at if isinstance(phase, Waiting) else phase.run_at
             if now < due:
@@ -1004,9 +1136,10 @@ class Monitor:
 
     # ---- people -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, command: AskHuman, before: Snapshot, after: Snapshot) -> None:
+    def _ask(self, command: AskHuman, now: datetime, before: Snapshot, after: Snapshot) -> None:
         action = after.actions[command.action]
         limits = before.policy.limits
+        self.prompts = tuple(p for p in self.prompts if p.action != command.action or now < p.expires_at)
         if not before.has_approver:
             raise Violation(APPROVAL, "a person is asked although nobody can answer")
         if any(p.action == command.action for p in self.prompts):
@@ -1071,24 +1204,31 @@ class Monitor:
     def _after_yes(self, call: Call, s: Snapshot) -> None:
         self.noes = 0
         self.denials = tuple(d for d in self.denials if d[0] != call.operation)
-        self.bans = tuple(
+        mode = Mode.ENFORCE
+        gone = [
             b
             for b in self.bans
-            if not (b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, Mode.ENFORCE))
-        )
+            if b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, mode)
+        ]
+        # The rule's hold ends with what it said about its own call (decision 6).
+        own = {b.by for b in gone if b.scope is Scope.RULE}
+        gone.extend(b for b in self.bans if b.cause is Cause.DENIAL and b.scope is Scope.ACTION and b.by in own)
+        self.bans = tuple(b for b in self.bans if b not in gone)
 
     def _edited(self, event: Edited, key: str, prompt: Prompt, expires_at: datetime, s: Snapshot) -> None:
         made = event.call
         standing = s.actions[key].call
         self._after_yes(made, s)
         busy = any(o.action == made.action for o in self.open) or any(d.action == made.action for d in self.doubts)
+        once = s.policy.repeatable is False
+        busy = busy or (once and any(d.action == made.action and not d.old for d in self.done))
         if made.action != key:
             self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, standing, s, ends_with_turn=True))
             if busy:
                 return
             self.prompts = tuple(p for p in self.prompts if p.action != made.action)
             self.waits = tuple(w for w in self.waits if w[0] != made.action)
-            self.yes = tuple(y for y in self.yes if y.fingerprint != made.fingerprint)
+            self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (made.fingerprint, made.run))
             if made.tool != standing.tool:
                 return
         self.yes = (
@@ -1103,7 +1243,9 @@ class Monitor:
         named = prompt.rule and prompt.rule != "always" and not prompt.rule.startswith("tool:")
         if named:
             ban = self._ban(Cause.DENIAL, Scope.RULE, prompt.rule, call, s)
-            self._put(replace(ban, gated="ask"))
+            self._put(replace(ban, gated="ask", code=call.action))
+            # Exactly this call stays refused, whatever the rule says later.
+            self._put(self._ban(Cause.DENIAL, Scope.ACTION, call.action, call, s))
             return
         scope = Scope.ACTION if call.effect is Effect.UNDECLARED else Scope.TARGET
         scope, value = _narrow(call, scope, s)
@@ -1146,7 +1288,7 @@ class Monitor:
 
     def _turn(self) -> None:
         self.bans = tuple(
-            replace(b, probed=False) if b.cause is Cause.REFUSAL else b for b in self.bans if not b.ends_with_turn
+            replace(b, probed=b.cause is not Cause.REFUSAL, told_now=False) for b in self.bans if not b.ends_with_turn
         )
         self.prompts = ()
         self.must_ask = frozenset()
@@ -1154,6 +1296,7 @@ class Monitor:
         self.framework = frozenset()
         self.retries = ()
         self.empty_looks = ()
+        self.checks = ()
         self.streaks = ()
         self.repairs = ()
         self.repaired = ()
@@ -1180,16 +1323,25 @@ class Monitor:
             for b in self.bans
             if (b.cause, b.scope, b.value) == (hold.cause, hold.scope, hold.value)
             and (b.cause is not Cause.REPAIR or b.fields == hold.fields)
+            and (b.cause is not Cause.REFUSAL or b.code == hold.code)
+            and (b.cause is not Cause.DENIAL or not b.code or b.code == hold.action)
         ]
+        if hold.cause is Cause.DENIAL and hold.scope is Scope.RULE:
+            mine = (Cause.DENIAL, Scope.ACTION, hold.action)
+            gone.extend(b for b in self.bans if (b.cause, b.scope, b.by) == mine)
         self.bans = tuple(b for b in self.bans if b not in gone)
+        if hold.cause is Cause.EXHAUSTED:
+            actions = {b.by for b in gone}
+            self.retries = tuple(r for r in self.retries if r[0] not in actions)
         self.streaks = tuple(st for st in self.streaks if st.operation != hold.operation)
         self.repairs = tuple(r for r in self.repairs if r[0] != hold.value)
         if hold.cause is Cause.DENIAL:
             self.noes = 0
             self.denials = tuple(d for d in self.denials if d[0] != hold.operation)
         if hold.cause is Cause.UNKNOWN:
-            lifted = {b.by for b in gone}
-            self.doubts = tuple(d for d in self.doubts if d.action not in lifted)
+            # An operator took it on himself.
+            for action in {b.by for b in gone}:
+                self._end_doubt(action)
 
     # ---- steps ------------------------------------------------------------------------------------------------------
 
@@ -1201,7 +1353,13 @@ class Monitor:
         if any(run == call.run for run, _ in self.halted):
             return
         found = next((st for st in self.steps if st.run == call.run), None)
-        st = found if found is not None else Steps(run=call.run, step=call.step)
+        st = found if found is not None else Steps(run=call.run, step="")
+        if st.step == call.step and not st.seen:
+            # More calls than the step was said to hold: they can only show that something moved.
+            moved = answer is Answer.EXECUTED
+            st = replace(st, blocked=0 if moved else st.blocked, idle=0 if moved else st.idle)
+            self.steps = (*(other for other in self.steps if other.run != call.run), st)
+            return
         if st.step != call.step:
             st = _closed(st) if st.seen else st
             st = replace(st, step=call.step, seen=0, all_blocked=True, all_idle=True)
@@ -1214,8 +1372,6 @@ class Monitor:
             seen=st.seen + 1,
             all_blocked=st.all_blocked and barred,
             all_idle=st.all_idle and idle,
-            calls_in_turn=st.calls_in_turn + executes,
-            calls_in_run=st.calls_in_run + executes,
         )
         if st.seen >= st.siblings:
             st = replace(_closed(st), seen=0)
@@ -1246,7 +1402,7 @@ class Monitor:
         step = f"{event.call.run}/{event.call.step}"
         count, last = next(((n, at) for t, n, at in self.blocks if t == ticket), (0, ""))
         count = count if last == step else count + 1
-        self.blocks = (*(b for b in self.blocks if b[0] != ticket), (ticket, count, step))
+        self.blocks = (*(b for b in self.blocks if b[0] != ticket), (ticket, min(count, 2), step))
         if count > policy.limits.max_blocked_before_stop and answer is Answer.BLOCKED:
             raise Violation(BOUNDED, f"blocked step {count} under one hold is not a stop")
 
@@ -1255,6 +1411,10 @@ class Monitor:
     def _owes(self, after: Snapshot, now: datetime, decision: Decision) -> None:
         asking: set[str] = set()
         for action in after.actions.values():
+            if action.call.tool in self.observed:
+                if isinstance(action.phase, AwaitingApproval):
+                    raise Violation(OBSERVE, "an observed call waits for a person")
+                continue
             self._owes_action(action, after, now)
             if isinstance(action.phase, AwaitingApproval) and not action.phase.by_framework:
                 asking.add(action.phase.ticket)
@@ -1266,7 +1426,10 @@ class Monitor:
             if prompt.ticket not in asking and now < prompt.expires_at:
                 raise Violation(OWED, "a question is open that no action waits for")
         for hold in after.holds.values():
-            self._owes_hold(hold, after)
+            if not hold.observed:
+                self._owes_hold(hold, after)
+            elif decision.answer is Answer.BLOCKED and hold.ticket == decision.ticket:
+                raise Violation(OBSERVE, "a hold from an observed tool blocks")
         # Forget what nothing can ask about any more.
         standing = {hold.ticket for hold in after.holds.values()}
         self.blocks = tuple(b for b in self.blocks if b[0] in standing)
@@ -1292,10 +1455,6 @@ class Monitor:
         theirs = {st.attempt for st in phase.open} if isinstance(phase, Running) else set[int]()
         if mine != theirs:
             raise Violation(LOST, f"open attempts are {sorted(mine)}, the action knows {sorted(theirs)}")
-        if isinstance(phase, Parked) and phase.hold is not None:
-            hold = after.holds.get(phase.hold)
-            if hold is not None and action.key not in hold.parked:
-                raise Violation(OWED, "a parked call is in no queue")
 
     def _owes_hold(self, hold: Hold, after: Snapshot) -> None:
         if hold.claim is not None:
@@ -1345,14 +1504,9 @@ def _closed(st: Steps) -> Steps:
 
 
 def _same_ban(one: Ban, other: Ban) -> bool:
-    return (one.cause, one.scope, one.value, one.fields) == (other.cause, other.scope, other.value, other.fields) and (
-        one.cause is not Cause.UNKNOWN or one.by == other.by
-    )
-
-
-def _field(call: Call, name: str) -> str:
-    arguments: dict[str, object] = json.loads(call.arguments)
-    return json.dumps(arguments.get(name), sort_keys=True) if name in arguments else "absent"
+    mine = (one.cause, one.scope, one.value, one.fields, one.code)
+    theirs = (other.cause, other.scope, other.value, other.fields, other.code)
+    return mine == theirs and (one.cause is not Cause.UNKNOWN or one.by == other.by)
 
 
 def _who(event: Event | TreeEvent) -> str:
@@ -1375,7 +1529,7 @@ def _may_share(policy: ToolPolicy, envelope: Envelope) -> bool:
 
 def _narrow(call: Call, scope: Scope, s: Snapshot) -> tuple[Scope, str]:
     values = {
-        Scope.ACTION: call.action,
+        Scope.ACTION: call.common,
         Scope.TARGET: call.target,
         Scope.OPERATION: call.operation,
         Scope.RULE: call.verdict.rule or None,
@@ -1385,7 +1539,7 @@ def _narrow(call: Call, scope: Scope, s: Snapshot) -> tuple[Scope, str]:
         Scope.PRINCIPAL: s.tree.principal,
     }
     value = values[scope]
-    return (scope, value) if value is not None else (Scope.ACTION, call.action)
+    return (scope, value) if value is not None else (Scope.ACTION, call.common)
 
 
 def _opened(s: Snapshot, action: str) -> tuple[Started, ...]:

@@ -28,10 +28,10 @@ _EVENTS: Final = {
 }
 
 
-def begin(method: str) -> Exchange | None:
+def begin(method: str, url: object = "") -> Exchange | None:
     """Open the record of a request; None = this code runs in no governed call."""
     trail = current_trail()
-    return None if trail is None else trail.begin(method)
+    return None if trail is None else trail.begin(method, str(url))
 
 
 def add_key(exchange: Exchange, headers: MutableMapping[str, str], target: str) -> None:

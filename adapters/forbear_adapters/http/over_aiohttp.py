@@ -28,12 +28,12 @@ def _again(place: SimpleNamespace) -> None:
     """Open a record of its own for a request that is sent once more inside the client."""
     held = _held(place)
     if held is not None and held.step not in (Step.POOL, Step.CONNECT):
-        repeat = place.exchange = held.trail.begin(held.method)
+        repeat = place.exchange = held.trail.begin(held.method, held.url)
         repeat.watched, repeat.key_sent = True, held.key_sent
 
 
 async def _started(_session: Any, place: SimpleNamespace, request: aiohttp.TraceRequestStartParams) -> None:
-    exchange = place.exchange = begin(request.method)
+    exchange = place.exchange = begin(request.method, request.url)
     if exchange is not None:
         exchange.watched = True
         add_key(exchange, request.headers, str(request.url))

@@ -25,7 +25,7 @@ def watch(client: Any) -> None:
 
 
 def _before(request: Any, **_more: object) -> None:
-    _SENDING.set(begin(str(request.method)))
+    _SENDING.set(begin(str(request.method), request.url))
 
 
 def _after(response_dict: Mapping[str, Any] | None = None, **_more: object) -> None:

@@ -31,7 +31,7 @@ class RecordingTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        exchange = begin(request.method)
+        exchange = begin(request.method, request.url)
         if exchange is None:
             return self._inner.handle_request(request)
         _prepare(request, exchange)
@@ -54,7 +54,7 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        exchange = begin(request.method)
+        exchange = begin(request.method, request.url)
         if exchange is None:
             return await self._inner.handle_async_request(request)
         _prepare(request, exchange)

@@ -110,7 +110,8 @@ def _open(
         named = given[_HEADERS] if len(given) > _HEADERS else options.get("headers")
         fields = urllib3.HTTPHeaderDict(pool.headers if named is None else named)
         target = str(given[1] if len(given) > 1 else options["url"])
-        add_key(exchange, cast("MutableMapping[str, str]", fields), f"{pool.scheme}://{pool.host}:{pool.port}{target}")
+        exchange.url = f"{pool.scheme}://{pool.host}:{pool.port}{target}"
+        add_key(exchange, cast("MutableMapping[str, str]", fields), exchange.url)
         if len(given) > _HEADERS:
             given = (*given[:_HEADERS], fields, *given[_HEADERS + 1 :])
         else:

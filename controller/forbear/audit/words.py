@@ -154,7 +154,7 @@ SCOPES: Final[Mapping[Scope, str]] = {
 # How a hold ends besides by an operator: "It ends …".
 ENDS: Final[Mapping[End, str]] = {
     End.TURN: "with the next human message",
-    End.PROBE: "with a success of the one try that the next human message allows",
+    End.PROBE: "when the one try that the next human message allows succeeds",
     End.PERSON: "only by a person",
     End.VERDICT: "when it is known whether the write happened",
     End.REPAIR: "with the next human message, and lets changed input through",

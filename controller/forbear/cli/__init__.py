@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from forbear.cli import answers, checks, classified, reading, worker
+from forbear.cli import answers, audit, checks, classified, doctor, reading, worker
 from forbear.cli.terminal import FOUND, OK, complain
 from forbear.errors import ConfigError, ForbearError
 
@@ -113,8 +113,10 @@ def application() -> typer.Typer:
     reading.add_to(app)
     answers.add_to(app)
     worker.add_to(app)
+    audit.add_to(app)
     checks.add_to(app)
     classified.add_to(app)
+    doctor.add_to(app)
     return app
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forbear.cli.desk import TOKEN, Actor, At, Desk, Json, Token, at_desk, at_store, print_json, ticket_of
+from forbear.cli.desk import BEGINNING, TOKEN, Actor, At, Desk, Json, Token, at_desk, at_store, print_json, ticket_of
 from forbear.cli.show import block, console, instant
 from forbear.cli.terminal import escaped, note
 from forbear.errors import UsageError
@@ -30,7 +30,7 @@ Fingerprint = Annotated[
     str | None,
     typer.Option("--fingerprint", metavar="DIGEST", help="The call that is meant; another one is refused."),
 ]
-Asked = Annotated[str, typer.Argument(metavar="TICKET", autocompletion=ticket_of("approval"))]
+Asked = Annotated[str, typer.Argument(metavar="TICKET", help=BEGINNING, autocompletion=ticket_of("approval"))]
 
 
 class VerdictWord(StrEnum):
@@ -60,9 +60,14 @@ def _confirm(desk: Desk, shown: Pending | None, question: str, *, yes: bool) -> 
         raise UsageError("yes: must be passed where no terminal can ask")
     if shown is not None:
         out = console()
-        out.print(block(shown, None, desk.now, out.width))
+        out.print(block(shown, _hold_of(desk, shown), desk.now, out.width))
         out.print()
     typer.confirm(question, abort=True, err=True)
+
+
+def _hold_of(desk: Desk, shown: Pending) -> Pending | None:
+    """Return the hold that goes with a call."""
+    return None if shown.kind == "hold" else desk.hold(shown.ticket)
 
 
 def _names_the_call(*, yes: bool, fingerprint: str | None) -> None:
@@ -185,7 +190,7 @@ def edit(
 
 
 def resolve(
-    ticket: Annotated[str, typer.Argument(metavar="TICKET", autocompletion=ticket_of("unknown"))],
+    ticket: Annotated[str, typer.Argument(metavar="TICKET", help=BEGINNING, autocompletion=ticket_of("unknown"))],
     verdict: Annotated[VerdictWord, typer.Argument(help="What became of it.")],
     *,
     store: At = None,
@@ -208,7 +213,9 @@ def resolve(
 
 
 def lift(
-    ticket: Annotated[str | None, typer.Argument(metavar="TICKET", autocompletion=ticket_of("hold"))] = None,
+    ticket: Annotated[
+        str | None, typer.Argument(metavar="TICKET", help=BEGINNING, autocompletion=ticket_of("hold"))
+    ] = None,
     *,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="End the halt of a run instead.")] = None,
     store: At = None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from forbear.runtime.pending import Pending
 
 STORE = "FORBEAR_STORE"
+ACTOR = "FORBEAR_ACTOR"
 TOKEN = "FORBEAR_TOKEN"  # noqa: S105 - a variable's name
 # So many characters of a ticket at least stand for it: "tkt_" and four of its own.
 SHORTEST = 8
+
+# Shells evaluate what a completion prints: names of others are reduced to characters that mean nothing to any of them.
+_UNSAFE = re.compile(r"[^A-Za-z0-9_. -]")
 
 At = Annotated[
     str | None,
@@ -37,6 +42,7 @@ At = Annotated[
         "--store", envvar=STORE, metavar="PATH|URL", help="The store; default: the user's own.", rich_help_panel="Store"
     ),
 ]
+BEGINNING = f"The ticket, or its beginning ({SHORTEST} characters at least)."
 Token = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +56,11 @@ Token = Annotated[
 Actor = Annotated[
     str | None,
     typer.Option(
-        "--actor", metavar="NAME", help="Who answers, for the record; default: the user.", rich_help_panel="Store"
+        "--actor",
+        envvar=ACTOR,
+        metavar="NAME",
+        help="Who answers, for the record; default: the user.",
+        rich_help_panel="Store",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -78,10 +88,14 @@ class Desk:
             raise UsageError(f"ticket: must be at least {SHORTEST} characters long")
         found = [one for one in self.operator.find(ticket) if one.kind in kinds]
         if not found:
-            raise UsageError(f"ticket {ticket!r}: is not that of {what} (unknown, or answered already)")
+            raise UsageError(f"ticket {ticket!r}: is not that of {what} (unknown, or over already)")
         if len(found) > 1:
             raise UsageError(f"ticket {ticket!r}: {len(found)} tickets begin like this")
         return found[0]
+
+    def hold(self, ticket: str) -> Pending | None:
+        """Return the hold that carries a ticket."""
+        return next((one for one in self.operator.find(ticket) if one.kind == "hold"), None)
 
 
 @contextmanager
@@ -168,9 +182,9 @@ def ticket_of(*kinds: str) -> Callable[[typer.Context, str], Iterable[tuple[str,
                 with at_store(store) as desk:
                     waiting = desk.operator.pending()
             return [
-                (one.ticket, f"{one.kind} {one.tool}, run {one.run}")
+                (one.ticket, _UNSAFE.sub("_", f"{one.kind} {one.tool} in run {one.run}"))
                 for one in waiting
-                if one.kind in kinds and one.ticket.startswith(incomplete)
+                if one.kind in kinds and one.ticket.startswith(incomplete) and not _UNSAFE.search(one.ticket)
             ]
         except (ForbearError, OSError):
             # In the middle of a command line there is nobody to tell.

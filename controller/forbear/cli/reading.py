@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Collection
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.text import Text
 
-from forbear.cli.desk import At, Json, at_store, print_json
+from forbear.cli.desk import STORE, At, Json, at_store, print_json
 from forbear.cli.show import KINDS, block, console, heading, instant, labelled, merged
 from forbear.cli.terminal import count, escaped
 from forbear.errors import UsageError
@@ -144,7 +145,7 @@ def _explained(said: Explanation, width: int, store: str | None) -> list[Text]:
         lines += _indented(remedy.text, width)
         if remedy.command:
             # Never broken: it is there to be copied.
-            at = "" if store is None else f" --store {shlex.quote(store)}"
+            at = "" if store in {None, os.environ.get(STORE)} else f" --store {shlex.quote(str(store))}"
             lines.append(Text(escaped(f"      {remedy.command}{at}"), style="bold"))
     return lines
 
@@ -158,14 +159,21 @@ def _happened(one: Happening, width: int) -> list[Text]:
 
 
 def _told(told: str, width: int) -> list[Text]:
-    """Return what the model was told: in words where it is a refusal, and exactly."""
+    """Return what the model was told; a refusal in words, with every field that it had (``--json`` has it as it was)."""
     try:
         view: object = json.loads(told)
     except ValueError:
         return _indented(told, width)
-    error = cast("dict[str, dict[str, str]]", view).get("error", {}) if isinstance(view, dict) else {}
-    said = f"{error.get('code')} ({error.get('recovery', 'done')}): {error.get('message')}" if error else ""
-    return [*(_indented(said, width) if said else []), *_indented(told, width, style="dim")]
+    error = cast("dict[str, dict[str, object]]", view).get("error") if isinstance(view, dict) else None
+    if error is None:
+        return _indented(told, width)
+    head = f"{error.get('code')} ({error.get('recovery', 'no recovery')}): {error.get('message')}"
+    more = [f"{name}: {_plain(value)}" for name, value in error.items() if name not in {"code", "recovery", "message"}]
+    return [line for said in (head, *more) for line in _indented(said, width)]
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _indented(said: str, width: int, by: int = 2, style: str = "") -> list[Text]:

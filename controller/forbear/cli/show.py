@@ -102,7 +102,9 @@ def block(one: Pending, hold: Pending | None, now: datetime, width: int) -> Text
     for name, said in _facts(one, hold, now):
         lines += labelled(name, said, width)
     if one.fingerprint:
-        lines.append(Text.assemble((f"{'call':<{LABEL}}", "dim"), (f"{one.fingerprint} (fingerprint)", "dim")))
+        lines.append(Text(f"{'call':<{LABEL}}{one.fingerprint} (fingerprint)", style="dim"))
+    if one.request_id:
+        lines.append(Text(f"{'request':<{LABEL}}{escaped(one.request_id)}", style="dim"))
     if one.arguments:
         lines += arguments(one.arguments, width)
     return Text("\n").join(lines)
@@ -172,7 +174,8 @@ def arguments(shown: Sequence[Shown], width: int) -> list[Text]:
             line.append(f"{_type(one) if n == 0 else '':<{types + 2}}", style="dim")
             if n < len(value):
                 line.append(*value[n])
-            line.rstrip()
+            else:
+                line.rstrip()
             lines.append(line)
     return lines
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
-import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forbear.cli.objects import find
 from forbear.cli.terminal import note, one_line
-from forbear.errors import ConfigError, StoreError, UsageError
+from forbear.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from forbear.runtime.controller import Controller
@@ -50,26 +48,11 @@ def load(target: str) -> Controller:
     """
     from forbear.runtime.controller import Controller
 
-    module, colon, name = target.partition(":")
-    if not colon or not module or not name:
-        raise UsageError("target: must be MODULE:OBJECT")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(f"target: there is no module {error.name!r}") from None
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"target: module {module!r} has no {name!r}")
-        found = getattr(found, part)
+    found = find(target)
     if not isinstance(found, Controller) and callable(found):
         found = found()
     if not isinstance(found, Controller):
-        raise ConfigError(f"target: {name!r} must be a Controller or a function that returns one")
+        raise ConfigError(f"target: {target.partition(':')[2]!r} must be a Controller or a function that returns one")
     return found
 
 

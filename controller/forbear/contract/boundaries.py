@@ -69,6 +69,8 @@ class Exchange:
     watched: bool = False
     status: int | None = None
     headers: Headers = ()
+    # Where it went, as the client has it; only evidence is made of it, which keeps host and path template.
+    url: str = ""
     key_sent: bool = False
 
     def reach(self, step: Step) -> None:
@@ -130,9 +132,9 @@ class Trail:
         """Say that a boundary was reached."""
         self._reached.setdefault(boundary)
 
-    def begin(self, method: str) -> Exchange:
+    def begin(self, method: str, url: str = "") -> Exchange:
         """Open the record of a request."""
-        exchange = Exchange(self, method.upper())
+        exchange = Exchange(self, method.upper(), url=url)
         if len(self.exchanges) < MAX_EXCHANGES:
             self.exchanges.append(exchange)
         else:

@@ -70,8 +70,9 @@ def admit(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     if spent is not None:
         return _place_and_bar(s, action, start, spent, Rule.BUDGET_SPENT, now)
     grant = start.grant
-    if grant is not None and now < grant.expires_at:
+    if grant is not None and now < grant.expires_at and grant.policy == s.policy.digest:
         return _execute(s, action, start, cover, now)
+    start = replace(start, grant=None)
     match start.call.verdict.gate:
         case Gate.ALLOW:
             return _execute(s, action, start, cover, now)
@@ -245,7 +246,9 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     )
     standing = action.phase.open if isinstance(action.phase, Running) else ()
     current = current_counters(action, s.tree.turn)
-    if start.by is By.RETRY:
+    # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
+    answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
+    if start.by is By.RETRY or (answers_wait and start.grant is None):
         current = replace(current, retries=current.retries + 1)
     started = replace(
         current,

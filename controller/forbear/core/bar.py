@@ -19,6 +19,7 @@ from forbear.core.states import (
     Action,
     Hold,
     Parked,
+    Running,
     Stopped,
     Waiting,
     step_key,
@@ -105,7 +106,8 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
             ticket=parked.ticket,
             retry_at=run_at,
         )
-    has_slot = len(hold.parked) < s.policy.limits.max_parked
+    # An action that is under way cannot wait as well.
+    has_slot = len(hold.parked) < s.policy.limits.max_parked and not isinstance(action.phase, Running)
     if not has_slot or not _may_park(s, start.call):
         return Decision(
             rule=Rule.HELD_TIME_NO_SLOT,

@@ -12,7 +12,7 @@ from datetime import datetime
 from forbear.core.admit import start_anyway
 from forbear.core.decision import Announce, Change, Command, Decision, Deliver, DropHold, Join, Snapshot
 from forbear.core.draft import open_attempts
-from forbear.core.events import Event, Lifted, Proposed, RunRestarted, TreeEvent, TurnBegan, Woke
+from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
 from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
@@ -40,7 +40,7 @@ from forbear.core.states import (
     Waiting,
     known_key,
 )
-from forbear.core.steps import current, enter, leave, why_over
+from forbear.core.steps import current, enter, leave, resumed, why_over
 from forbear.core.values import Call, InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
@@ -79,7 +79,31 @@ def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
         ticket=getattr(event, "ticket", ""),
         request_id=getattr(event, "request_id", ""),
     )
-    return _phase(s, action, event, now, start)
+    if is_observed(s):
+        return _observed(s, action, event, now, start)
+    decision = _phase(s, action, event, now, start)
+    if any(isinstance(command, Announce) for command in decision.commands):
+        changed = {change.id for change in decision.changes if isinstance(change, Run)}
+        ready = tuple(run for run in resumed(s) if run.id not in changed)
+        decision = replace(decision, changes=(*decision.changes, *ready))
+    return decision
+
+
+def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: Start) -> Decision:
+    """Let reality move the state of an observed call; nobody is asked, and nothing is scheduled or started for it."""
+    if isinstance(event, Woke):
+        return stale(event)
+    decision = _phase(s, action, event, now, start)
+    changes: list[Change] = []
+    for change in decision.changes:
+        if isinstance(change, Action) and isinstance(change.phase, AwaitingApproval):
+            changes.append(replace(change, phase=Fresh()))
+        elif isinstance(change, Tree):
+            changes.append(replace(change, open_prompts=s.tree.open_prompts))
+        else:
+            changes.append(change)
+    answer = Answer.EXECUTED if isinstance(event, Returned) else None
+    return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
 def _tell_joined(decision: Decision) -> Decision:
@@ -100,21 +124,27 @@ def _tell_joined(decision: Decision) -> Decision:
 
 
 def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
+    run = enter(s.run(event.call.run), event.call, s.tree.turn)
+    start = Start(call=event.call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
+    if is_observed(s):
+        would = _enforced(s, run, event, now, start)
+        started = start_anyway(s, s.action(event.call), start, now)
+        return _count(s, run, event, replace(started, would=would.answer, would_rule=would.rule), now)
+    return _enforced(s, run, event, now, start)
+
+
+def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Start) -> Decision:
     call = event.call
     known = s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint)) if call.call_id else None
     if known is not None:
         replayed = _known(s, known.action, known.attempt, completed=known.completed)
         if replayed is not None:
             return replayed
-    run = enter(s.run(call.run), call, s.tree.turn)
     if run.halted is not None:
         return _halted(run, event)
     call = _stands_apart(s, call)
-    start = Start(call=call, by=By.PROPOSAL, run=run, ticket=event.ticket, request_id=event.request_id)
+    start = replace(start, call=call)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
-    if is_observed(s) and decision.answer is not Answer.EXECUTED:
-        would = decision.answer
-        decision = replace(start_anyway(s, s.action(call), start, now), would=would)
     return _count(s, run, event, decision, now)
 
 
@@ -237,7 +267,9 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
         case TurnBegan():
             return _tell_joined(_turn(s, event))
         case RunRestarted():
-            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1),))
+            return Decision(
+                rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),)
+            )
         case Lifted():
             return _lift(s, event)
 
@@ -277,9 +309,18 @@ def _is_of_tree(scope: Scope) -> bool:
 def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes: list[Change] = []
     tree: Tree = s.tree
+    changes.extend(
+        # An operator took it on himself: what comes late changes nothing any more.
+        replace(action, phase=Fresh(), key_spent=0)
+        for action in s.actions.values()
+        if isinstance(action.phase, Unknown) and action.phase.hold == event.hold
+    )
     for hold in s.holds.values():
         if event.hold is not None and hold.key == event.hold:
             changes.append(DropHold(key=hold.key, scope=hold.scope))
+            spent = s.actions.get(hold.action)
+            if hold.cause is Cause.EXHAUSTED and spent is not None and spent.retries:
+                changes.append(replace(spent, retries=0))
             if hold.cause is Cause.DENIAL:
                 tree = replace(
                     tree, noes=0, denials=tuple(entry for entry in tree.denials if entry[0] != hold.operation)

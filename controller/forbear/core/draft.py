@@ -34,6 +34,10 @@ from forbear.core.states import (
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Answer, Cause, Effect, Scope
 
+# Targets of a turn whose last writer is remembered. A forgotten one counts as written by nobody else: its completed
+# call is delivered from the record rather than run twice.
+MAX_TARGETS = 64
+
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
@@ -123,6 +127,22 @@ def hand_back(draft: Draft, *, used: bool) -> None:
     release(draft, ended=False)
     for hold in answered_by(draft, draft.started.probes):
         draft.put(replace(hold, claim=None, probed=hold.probed if used else 0))
+
+
+def succeeded(tree: Tree, call: Call, *, is_write: bool) -> Tree:
+    """Return the tree after a call completed: what counted failures in a row starts again."""
+    key = call.target or call.operation
+    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in (key, call.operation))
+    streaks = tuple(streak for streak in tree.streaks if streak.operation != call.operation)
+    if not is_write:
+        same = (streaks, repairs) == (tree.streaks, tree.repairs)
+        return tree if same else replace(tree, streaks=streaks, repairs=repairs)
+    writes = tree.writes + 1
+    target_writes = tree.target_writes
+    if call.target_declared and call.target is not None:
+        others = tuple(entry for entry in target_writes if entry[0] != call.target)
+        target_writes = (*others[-MAX_TARGETS:], (call.target, call.action, writes))
+    return replace(tree, streaks=streaks, repairs=repairs, writes=writes, target_writes=target_writes)
 
 
 def repeats_unknown(action: Action, attempt: int) -> bool:

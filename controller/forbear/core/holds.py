@@ -165,9 +165,13 @@ def place(
     snapshot: Snapshot,
     now: datetime,
     step: str | None = None,
+    mark: str = "",
 ) -> Hold:
-    """Return a new hold on a scope, or the one that stands there with its newest reason."""
-    key = hold_key(scope, value, cause)
+    """Return a new hold on a scope, or the one that stands there with its newest reason.
+
+    Holds with different marks stand beside each other. What an observed tool places never touches an enforced hold.
+    """
+    key = hold_key(scope, value, cause, mark=f"{mark}~" if snapshot.policy.mode is Mode.OBSERVE else mark)
     fresh = Hold(
         key=key,
         scope=scope,
@@ -193,7 +197,6 @@ def place(
     return replace(
         fresh,
         ticket=standing.ticket,
-        observed=standing.observed and fresh.observed,
         parked=standing.parked,
         blocked=standing.blocked,
         last_step=standing.last_step,

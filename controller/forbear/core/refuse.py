@@ -9,10 +9,11 @@ from forbear.core.decision import (
     Decision,
 )
 from forbear.core.draft import Draft, open_attempts
-from forbear.core.holds import narrow, not_kept, place, tell
+from forbear.core.holds import SHARED, narrow, not_kept, place, tell
 from forbear.core.rules import Rule
-from forbear.core.start import may_run_again
+from forbear.core.start import is_observed, may_run_again
 from forbear.core.states import (
+    FRAMEWORK,
     Claim,
     Fresh,
     Hold,
@@ -22,7 +23,7 @@ from forbear.core.states import (
     step_key,
 )
 from forbear.core.timing import retry_at
-from forbear.core.values import Envelope
+from forbear.core.values import Envelope, Grant
 from forbear.core.vocabulary import (
     Answer,
     Cause,
@@ -76,6 +77,8 @@ def refused(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         ticket=ticket,
         snapshot=s,
         now=draft.now,
+        # One code's end and exemptions say nothing about another's.
+        mark=envelope.code,
     )
     # A refusal that the probe found again closes at once for this turn.
     hold = replace(
@@ -101,7 +104,7 @@ def _open_probe(draft: Draft, key: str) -> Claim | None:
 def _refusal_scope(draft: Draft, envelope: Envelope) -> Scope:
     call = draft.call
     declared = draft.s.policy.constraints.get(envelope.constraint or "")
-    if declared is not None:
+    if declared is not None and (declared not in SHARED or _may_share(draft, envelope)):
         return declared
     if envelope.code == "VAULT_LOCKED" and _may_share(draft, envelope):
         return Scope.PRINCIPAL
@@ -119,6 +122,8 @@ def _may_share(draft: Draft, envelope: Envelope) -> bool:
 def count_refusal(draft: Draft, envelope: Envelope, ticket: str, *, wait: bool = False) -> bool:
     """Count a refusal in a row; at `max_refusals` the operation is over for this turn. Returns whether it is."""
     s, call, tree = draft.s, draft.call, draft.tree
+    if is_observed(s):
+        return False
     here = step_key(draft.started.run, draft.started.step)
     standing = next((streak for streak in tree.streaks if streak.operation == call.operation), None)
     if standing is None or standing.code != envelope.code:
@@ -157,57 +162,65 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     s, action, call, now = draft.s, draft.action, draft.call, draft.now
     limits = s.policy.limits
     if envelope.reset_at is None and limits.on_unknown_reset == "stop":
-        told = replace(envelope, code="NO_RESET_GIVEN", recovery=Recovery.DO_NOT_RETRY, temporary=False)
+        told = _as_stop(envelope, "NO_RESET_GIVEN", None)
         return stop(draft, told, Rule.RETURNED_WAIT_NO_RESET, ticket)
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
-    shared = _close_until(draft, envelope, at, ticket)
-    if shared is not None and shared.ends_at is not None:
+    hold = _close_until(draft, envelope, at, ticket)
+    if hold.ends_at is not None:
         # Another answer named a later end for what this call shares with others.
-        at = max(at, shared.ends_at)
+        at = max(at, hold.ends_at)
     if at - now > limits.max_wait:
-        _close_action(draft, shared, envelope, at, ticket)
-        told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)
+        told = _as_stop(envelope, "WAIT_EXCEEDS_LIMIT", reset)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_WAIT_TOO_FAR, ticket, ends_at=at)
     allowed = limits.max_retries
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
     if action.retries >= allowed:
-        _close_action(draft, shared, envelope, at, ticket)
-        told = replace(envelope, code="RETRY_EXHAUSTED", recovery=Recovery.DO_NOT_RETRY, reset_at=envelope.reset_at)
+        told = _as_stop(envelope, "RETRY_EXHAUSTED", envelope.reset_at)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_RETRY_EXHAUSTED, ticket)
     if len(open_attempts(action)) > 1:
-        # The same call is still under way: there is no one phase to wait in, and the next start is the retry.
-        _close_action(draft, shared, envelope, at, ticket)
-        draft.action = replace(action, retries=action.retries + 1)
+        # The same call is still under way: there is no phase to wait in, and the next start is the retry.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
-    if shared is not None and shared.scope is Scope.OPERATION and call.effect is not Effect.READ:
-        # The second different call that one code refused keeps no retry of its own: the next start is its retry.
-        draft.action = replace(action, retries=action.retries + 1)
+    if hold.scope is Scope.OPERATION and call.effect is not Effect.READ:
+        # The second different call that one code refused keeps no retry of its own: its next start is the retry.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
-    if shared is not None and call.action not in shared.parked:
-        draft.put(replace(shared, parked=(*shared.parked, call.action)))
+    if call.action not in hold.parked:
+        draft.put(replace(hold, parked=(*hold.parked, call.action)))
     waiting = Waiting(
         ticket=ticket,
         retry_at=at,
         since_at=now,
         turn=s.tree.turn,
         told=envelope,
-        hold=None if shared is None else shared.key,
-        # A yes is spent by an execution that may have had an effect.
-        grant=draft.started.grant if envelope.executed is Executed.NO else None,
+        hold=hold.key,
+        grant=_given_back(draft.started.grant, envelope),
         not_accepted=envelope.not_accepted,
     )
     return draft.decide(Rule.RETURNED_WAIT, waiting, told=envelope, answer=Answer.PENDING, ticket=ticket, wake_at=at)
 
 
-def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold | None:
-    """Close the quota, else the target, else (second different call) the operation; an end moves later only."""
+def _given_back(grant: Grant | None, envelope: Envelope) -> Grant | None:
+    """A yes is spent by an execution that may have had an effect; the framework's own answer was about one start."""
+    if grant is None or grant.rule == FRAMEWORK or envelope.executed is not Executed.NO:
+        return None
+    return grant
+
+
+def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
+    """Return what a wait became when it ended in a stop; the text of the old code goes with it."""
+    return replace(
+        envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None, temporary=False
+    )
+
+
+def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold:
+    """Close the quota, else the target, else the action (second different call: the operation); an end moves later only."""
     call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
-    streak = next(entry for entry in draft.tree.streaks if entry.operation == call.operation)
+    waits = next((entry.waits for entry in draft.tree.streaks if entry.operation == call.operation), 0)
     scope = Scope.ACTION
     lonely = envelope.temporary and envelope.reset_at is None
     if not lonely:
@@ -215,17 +228,9 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
             scope = Scope.QUOTA
         elif call.target is not None and call.effect is not Effect.UNDECLARED:
             scope = Scope.TARGET
-    if scope is Scope.ACTION and streak.waits >= 2 and call.effect is not Effect.UNDECLARED:
+    if scope is Scope.ACTION and waits >= 2 and call.effect is not Effect.UNDECLARED:
         scope = Scope.OPERATION
-    if scope is Scope.ACTION:
-        return None
     return _put_time(draft, scope, envelope, at, ticket)
-
-
-def _close_action(draft: Draft, shared: Hold | None, envelope: Envelope, at: datetime, ticket: str) -> None:
-    """Close the exact call until its time where no hold and no phase remembers it: a new turn does not start it early."""
-    if shared is None:
-        _put_time(draft, Scope.ACTION, envelope, at, ticket)
 
 
 def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, ticket: str) -> Hold:
@@ -238,7 +243,7 @@ def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, tick
         cause=Cause.TIME,
         end=End.TIME,
         told=envelope,
-        ticket=ticket,
+        ticket=f"{ticket}-h",
         snapshot=s,
         now=draft.now,
     )

@@ -11,7 +11,7 @@ from forbear.core.decision import (
 )
 from forbear.core.draft import Draft, doubt_scope, left_queues, open_attempts
 from forbear.core.holds import narrow, place, tell
-from forbear.core.identity import field_digest
+from forbear.core.identity import digest, field_digest
 from forbear.core.refuse import count_refusal, refused
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start
@@ -49,7 +49,9 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if names and call.target is not None and call.effect is not Effect.UNDECLARED:
         # Reworded calls on the same target repair nothing while they leave every named field as it was.
         fields = tuple((name, field_digest(call.arguments, name)) for name in names)
-        draft.put(replace(_keep(draft, envelope, Scope.TARGET, call.target, f"{ticket}-t"), fields=fields))
+        mark = digest(*(part for field in fields for part in field))
+        kept = _keep(draft, envelope, Scope.TARGET, call.target, f"{ticket}-t", mark)
+        draft.put(replace(kept, fields=fields))
     draft.action = replace(draft.action, repairs=draft.action.repairs + 1)
     phase = NeedsRepair(
         attempt=draft.started.attempt,
@@ -63,7 +65,7 @@ def repair(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     return draft.decide(rule, phase, told=envelope, answer=Answer.EXECUTED, ticket=hold.ticket)
 
 
-def _keep(draft: Draft, envelope: Envelope, scope: Scope, value: str, ticket: str) -> Hold:
+def _keep(draft: Draft, envelope: Envelope, scope: Scope, value: str, ticket: str, mark: str = "") -> Hold:
     before = envelope.precondition
     hold = place(
         draft.call,
@@ -75,6 +77,7 @@ def _keep(draft: Draft, envelope: Envelope, scope: Scope, value: str, ticket: st
         ticket=ticket,
         snapshot=draft.s,
         now=draft.now,
+        mark=mark,
     )
     return replace(hold, precondition=None if before is None else precondition_key(before.tool, before.arguments))
 
@@ -112,7 +115,9 @@ def _count_repair(draft: Draft, envelope: Envelope, *, named: bool, ticket: str)
 
 def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     """A tool asks for approval: a person is asked once per turn about this call; a second time is a refusal."""
-    if draft.action.asked_by_tool >= 1 or len(open_attempts(draft.action)) > 1:
+    is_full = len(draft.s.tree.open_prompts) >= draft.s.policy.limits.max_open_prompts
+    if draft.action.asked_by_tool >= 1 or is_full or len(open_attempts(draft.action)) > 1:
+        # A kept call would start again without the yes that its tool asked for.
         return refused(draft, envelope, ticket)
     draft.action = replace(draft.action, asked_by_tool=draft.action.asked_by_tool + 1)
     start = Start(

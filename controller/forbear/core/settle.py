@@ -22,6 +22,7 @@ from forbear.core.draft import (
     open_attempts,
     release,
     repeats_unknown,
+    succeeded,
 )
 from forbear.core.events import Returned
 from forbear.core.holds import place, tell
@@ -36,10 +37,12 @@ from forbear.core.states import (
     Known,
     Parked,
     Started,
+    hold_key,
     known_key,
     precondition_key,
     step_key,
 )
+from forbear.core.steps import resumed
 from forbear.core.timing import retry_at
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import (
@@ -60,7 +63,7 @@ SAME_RESULT_GAP = timedelta(seconds=1)
 def settle(s: Snapshot, action: Action, started: Started, event: Returned, now: datetime) -> Decision:
     """Decide what the answer of an open attempt means."""
     draft = draft_of(s, action, started, now)
-    _end_waiting_halt(draft)
+    draft.changes.extend(resumed(s))
     recovery = _enforced(draft, event.envelope)
     _release(draft, recovery)
     if recovery is None:
@@ -98,12 +101,6 @@ def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     return Recovery.INSPECT_OUTCOME if envelope.effects_before_failure or may_have_happened else recovery
 
 
-def _end_waiting_halt(draft: Draft) -> None:
-    for run in draft.s.runs.values():
-        if run.halted is not None and run.halted.reason == "WAITING":
-            draft.changes.append(replace(run, halted=None, idle_steps=0))
-
-
 def _release(draft: Draft, recovery: Recovery | None) -> None:
     """End or hand back the holds that the attempt claimed or probed."""
     release(draft, ended=recovery is not Recovery.RETRY_AFTER)
@@ -123,13 +120,17 @@ def _completed(draft: Draft, event: Returned) -> Decision:
     if envelope.outcome is Outcome.EMPTY and s.policy.empty_means == "unknown":
         return _empty_look(draft, event)
     before = draft.tree.writes
-    _count_success(draft, is_write=is_write)
+    draft.tree = succeeded(draft.tree, call, is_write=is_write)
     _meet_preconditions(draft)
+    own = draft.hold(hold_key(Scope.ACTION, call.action, Cause.TIME))
+    if own is not None and own.claim is None and own.ends_at is not None and now >= own.ends_at:
+        # The late answer of its retry ends what the action waited for.
+        draft.drop(own.key)
     action = _count_result(draft, event, before)
     if repeats_unknown(draft.action, draft.started.attempt):
         for ended in end_doubt(s, draft.action, doubt_key(call)):
             draft.drop(ended.key)
-    draft.action = replace(action, key_spent=0)
+    draft.action = replace(action, key_spent=0, replays=0)
     completed = Completed(
         attempt=draft.started.attempt,
         outcome=envelope.outcome,
@@ -167,21 +168,6 @@ def _completed(draft: Draft, event: Returned) -> Decision:
         )
         rule = Rule.RETURNED_NO_PROGRESS
     return draft.decide(rule, completed, told=envelope, answer=Answer.EXECUTED)
-
-
-def _count_success(draft: Draft, *, is_write: bool) -> None:
-    tree, call = draft.tree, draft.call
-    key = call.target or call.operation
-    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in (key, call.operation))
-    streaks = tuple(streak for streak in tree.streaks if streak.operation != call.operation)
-    tree = replace(tree, streaks=streaks, repairs=repairs)
-    if is_write:
-        tree = replace(tree, writes=tree.writes + 1)
-        if call.target_declared and call.target is not None:
-            others = tuple(entry for entry in tree.target_writes if entry[0] != call.target)
-            tree = replace(tree, target_writes=(*others, (call.target, call.action, tree.writes)))
-    if tree != draft.tree:
-        draft.tree = tree
 
 
 def _meet_preconditions(draft: Draft) -> None:

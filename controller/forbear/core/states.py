@@ -12,6 +12,9 @@ from datetime import datetime
 from forbear.core.values import Call, Envelope, Grant
 from forbear.core.vocabulary import Cause, End, Outcome, Scope
 
+# Name of the rule where a tool asked through its framework.
+FRAMEWORK = "framework"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
@@ -51,7 +54,7 @@ class Waiting:
     since_at: datetime
     turn: int
     told: Envelope
-    # Key of the shared time hold that this retry claims; None = the action alone waits.
+    # Key of the time hold that this retry claims.
     hold: str | None = None
     grant: Grant | None = None
     # Never accepted by the other side: due at once when it is reconnected.
@@ -303,6 +306,8 @@ class Tree:
     turn: int = 1
     turn_at: datetime | None = None
     epoch: int = 0
+    # Turn in which a run was last restarted; a new turn ends the replay.
+    restarted: int = 0
     # Completed writes so far.
     writes: int = 0
     # target digest -> (action that wrote last, value of `writes` then), this turn only.
@@ -328,9 +333,10 @@ class Known:
     completed: bool = False
 
 
-def hold_key(scope: Scope, value: str, cause: Cause) -> str:
-    """Return the key of the one hold of this cause on this scope."""
-    return f"{scope.value}:{value}:{cause.value}"
+def hold_key(scope: Scope, value: str, cause: Cause, *, mark: str = "") -> str:
+    """Return the key of the one hold of this cause on this scope; marks tell apart what one cause may say twice."""
+    key = f"{scope.value}:{value}:{cause.value}"
+    return f"{key}:{mark}" if mark else key
 
 
 def step_key(run: str, step: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from forbear.core.decision import Snapshot
 from forbear.core.policy import Limits
 from forbear.core.states import Run
 from forbear.core.values import Call
@@ -65,6 +66,12 @@ def _close(run: Run) -> Run:
         blocked_in_turn=run.blocked_in_turn + (1 if run.all_blocked else 0),
         idle_steps=run.idle_steps + 1 if run.all_idle else 0,
     )
+
+
+def resumed(s: Snapshot) -> list[Run]:
+    """Return the runs that were halted because nothing was ready, as they go on now that something is."""
+    waiting = [run for run in s.runs.values() if run.halted is not None and run.halted.reason == "WAITING"]
+    return [replace(run, halted=None, idle_steps=0) for run in waiting]
 
 
 def why_over(run: Run, limits: Limits) -> str:

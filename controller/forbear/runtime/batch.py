@@ -53,11 +53,13 @@ class Pending:
             policy=effect.policy,
             request_id=effect.request_id,
             actor=effect.actor,
+            evidence=effect.evidence,
+            boundaries=effect.boundaries,
         )
 
 
-# A read on the lane that began, and (in a tuple) one that ended.
-Line = Pending | Flight | tuple[Flight]
+# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
+Line = Pending | Flight | tuple[Flight] | JournalLine
 
 
 def line_of_waiting(waiting: Line) -> JournalLine:
@@ -66,6 +68,8 @@ def line_of_waiting(waiting: Line) -> JournalLine:
         return waiting.line()
     if isinstance(waiting, tuple):
         return line_of(waiting[0], ended=True)
+    if isinstance(waiting, JournalLine):
+        return waiting
     return line_of(waiting, ended=False)
 
 
@@ -77,6 +81,8 @@ class Batch:
         self.lines: deque[Line] = deque()
         # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
         self.on_many_lines: Callable[[], None] | None = None
+        # Called with the lines that were written, maybe under the lock of a tree. None = nobody observes.
+        self.on_written: Callable[[list[Line]], None] | None = None
 
     def put_back(self, lines: list[Line]) -> None:
         """Let lines wait on that could not be written."""
@@ -119,6 +125,8 @@ class Batch:
         except BaseException:
             self.put_back(lines)
             raise
+        if self.on_written is not None:
+            self.on_written(lines)
 
 
 def phases_of(effect: Save, decision: Decision) -> tuple[str, str]:

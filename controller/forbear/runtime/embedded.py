@@ -166,6 +166,7 @@ class JournalWriter:
             # What cannot be written waits on; the next read that would add to a long backlog meets the error itself.
             with suppress(StoreError):
                 self._engine.world.batch.flush()
+            self._engine.tell()
 
     def stop(self) -> None:
         """Write no more; what waits is written by whoever closes."""

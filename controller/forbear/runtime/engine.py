@@ -8,20 +8,22 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
-from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
+from forbear.audit.evidence import EvidenceStore
+from forbear.contract import Catalogue, Http, Raw, Trail, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
+from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
@@ -29,9 +31,10 @@ from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import tree_scope
+from forbear.runtime.rows import opened_line, tree_scope
 from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
@@ -76,6 +79,8 @@ class Engine:
         approver: bool,
         strict: bool,
         threads: ThreadPoolExecutor | None,
+        evidence: EvidenceStore | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -89,6 +94,13 @@ class Engine:
         self.owner = ids.owner()
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
+        self.world.evidence = evidence
+        # The application's closed labels; every writer's lines are preceded by them.
+        self.labels: Mapping[str, str] = labels or {}
+        if self.labels:
+            self.world.batch.lines.append(opened_line(clock.now(), self.owner, self.labels))
+        # Names the trace that a call belongs to; set by whoever observes.
+        self.trace_id: Callable[[], str] = _no_trace
         self.closed = False
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
@@ -104,10 +116,15 @@ class Engine:
         self.on_ready: Callable[[Reply], None] | None = None
         # Called with what a tool answered after its timeout (set by the flows, which settle it).
         self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Who is told of decisions, and what they are still to be told; None = nobody, nothing ever.
+        self.observing: Observing | None = None
+        self.untold: Sized = ()
         # Digests of the policies that the store knows to be in use.
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.
         self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
+        # How far executions came that their callers ran and have not settled yet.
+        self._trails: OrderedDict[tuple[str, int], Trail] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -163,6 +180,24 @@ class Engine:
         """Feed what a tool answered after its timeout."""
         if self.on_late is not None:
             self.on_late(attempt, ended)
+
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Tell these of every decision from now on.
+
+        Raises:
+            UsageError: one of them is no observer.
+        """
+        if not observers:
+            return
+        self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
+        self.untold = self.observing.untold
+        self.world.observing = self.observing
+        self.world.batch.on_written = self.observing.written
+
+    def tell(self) -> None:
+        """Tell observers what was committed; no lock is held."""
+        if self.untold and self.observing is not None:
+            self.observing.drain()
 
     # ---- from decisions to replies ----------------------------------------------------------------------------------
 
@@ -254,6 +289,16 @@ class Engine:
         self.held_values[attempt.action, attempt.number] = value
         while len(self.held_values) > MAX_HELD_VALUES:
             self.held_values.popitem(last=False)
+
+    def keep_trail(self, attempt: Attempt, trail: Trail) -> None:
+        """Keep how far an execution came until whoever ran it settles it; bounded."""
+        self._trails[attempt.action, attempt.number] = trail
+        while len(self._trails) > MAX_HELD_VALUES:
+            self._trails.popitem(last=False)
+
+    def take_trail(self, attempt: Attempt) -> Trail | None:
+        """Return how far an execution came that is settled now, once."""
+        return self._trails.pop((attempt.action, attempt.number), None) if self._trails else None
 
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
@@ -350,6 +395,11 @@ class Engine:
     def use_secret(self, secret: bytes) -> None:
         """Set the key of idempotency keys (64 bytes at most)."""
         self._secret = secret[:64]
+
+
+def _no_trace() -> str:
+    """Name no trace: nobody observes."""
+    return ""
 
 
 def _no_work() -> None:

@@ -21,10 +21,10 @@ from forbear.core.view import instant_text, view_text
 from forbear.core.vocabulary import COMPLETED, Answer, Cause, Executed, Outcome, Recovery
 from forbear.errors import UsageError
 from forbear.ports import JournalLine, Store
+from forbear.runtime.asked import Frame
 from forbear.runtime.effects import Program, load
 from forbear.runtime.engine import Engine
 from forbear.runtime.pending import path_flow, policy_flow
-from forbear.runtime.program import Frame
 from forbear.runtime.steps import Flow, transact
 from forbear.store.codec import from_us
 
@@ -125,7 +125,8 @@ def explain_flow(engine: Engine, request_id: str, *, root: str | None = None) ->
     tree = asked.scope.removeprefix("tree:")
     story = _story(engine.store, asked)
     policy = yield from policy_flow(engine, asked.tool)
-    standing = yield from transact(_standing(tree, asked.action, asked.run, engine.frame(policy)), tree)
+    tickets = frozenset(str(facts_of(line).get("ticket") or "") for line in own) - {""}
+    standing = yield from transact(_standing(tree, asked, tickets, engine.frame(policy)), tree)
     told, left_out = _happenings(story, request_id)
     return Explanation(
         request_id=request_id,
@@ -134,7 +135,7 @@ def explain_flow(engine: Engine, request_id: str, *, root: str | None = None) ->
         path=(yield from path_flow(tree, asked.run)),
         story=told,
         left_out=left_out,
-        now=tuple(_now(standing, asked.run)),
+        now=tuple(_now(standing, asked.run, asked.action)),
         told=_told(engine, own, standing, request_id),
         remedies=tuple(_remedies(standing, asked.run)),
     )
@@ -205,27 +206,32 @@ def facts_of(line: JournalLine) -> Mapping[str, object]:
 # ---- what stands ----------------------------------------------------------------------------------------------------
 
 
-def _standing(root: str, key: str, run: str, frame: Frame) -> Program[_Standing]:
-    live = yield from load(root, actions=(key,))
-    action = live.actions.get(key)
-    found = live.runs.get(run)
-    halted = None if found is None else found.halted
-    if action is None:
-        return _Standing(halted=halted)
-    return _Standing(action=action, holds=_covering(frame(live), action), halted=halted)
+def _standing(root: str, asked: JournalLine, tickets: frozenset[str], frame: Frame) -> Program[_Standing]:
+    live = yield from load(root, actions=(asked.action,))
+    action = live.actions.get(asked.action)
+    run = live.runs.get(asked.run)
+    return _Standing(
+        action=action,
+        holds=_covering(frame(live), action, tickets),
+        halted=None if run is None else run.halted,
+    )
 
 
-def _covering(snapshot: Snapshot, action: Action) -> tuple[Hold, ...]:
-    found = [hold for hold in snapshot.holds.values() if matches(hold, action.call, snapshot)]
+def _covering(snapshot: Snapshot, action: Action | None, tickets: frozenset[str]) -> tuple[Hold, ...]:
+    """Return the holds that cover a call; of one that never ran nothing is kept but the ticket that it was told."""
+    found = [
+        hold
+        for hold in snapshot.holds.values()
+        if hold.ticket in tickets or (action is not None and matches(hold, action.call, snapshot))
+    ]
     return tuple(sorted(found, key=lambda hold: (hold.cause, hold.key)))
 
 
-def _now(standing: _Standing, run: str) -> list[str]:
+def _now(standing: _Standing, run: str, action: str) -> list[str]:
     lines: list[str] = []
-    action = standing.action
-    if action is not None:
-        lines.append(_phase(action.phase))
-        lines.extend(_hold(hold, action) for hold in standing.holds)
+    if standing.action is not None:
+        lines.append(_phase(standing.action.phase))
+    lines.extend(_hold(hold, action) for hold in standing.holds)
     if standing.halted is not None:
         lines.append(
             f"The tool use of run {run} is over ({standing.halted.reason}). "
@@ -253,11 +259,11 @@ def _phase(phase: Phase) -> str:
             return said
 
 
-def _hold(hold: Hold, action: Action) -> str:
+def _hold(hold: Hold, action: str) -> str:
     cause = CAUSES[hold.cause]
     ends = f"at {instant_text(hold.ends_at)}" if hold.ends_at is not None else ENDS[hold.end]
     said = f"{cause[0].upper()}{cause[1:]} ({hold.code}) covers {SCOPES[hold.scope]}. It ends {ends}."
-    if hold.action != action.key and hold.told.request_id:
+    if hold.action != action and hold.told.request_id:
         said += f" It came from another call ({hold.tool}, {hold.told.request_id})."
     return said
 

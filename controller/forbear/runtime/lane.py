@@ -10,6 +10,7 @@ No rule may ever be added here: what is not certain is not for the lane.
 
 from __future__ import annotations
 
+import json
 import marshal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -278,6 +279,7 @@ def line_of(flight: Flight, *, ended: bool) -> JournalLine:
     where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
     if flight.call_id:
         where += f',"call_id":{quoted(flight.call_id)}'
+    reached = f',"boundaries":{json.dumps(flight.trail.reached)}' if ended and flight.trail is not None else ""
     return JournalLine(
         at_us=flight.ended_us if ended else flight.started_us,
         scope=tree_scope(flight.root),
@@ -286,5 +288,5 @@ def line_of(flight: Flight, *, ended: bool) -> JournalLine:
         tool=entry.policy.name,
         action=action,
         request_id=flight.request_id,
-        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"}}'.encode(),
+        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"{reached}}}'.encode(),
     )

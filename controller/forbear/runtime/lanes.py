@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Final
 
 from forbear.contract import Raw, Value, classify
@@ -56,19 +57,11 @@ class LaneReply(Reply):
 
 
 _OF_FLIGHT: Final = frozenset({"run", "step", "call_id"})
+# What every reply of the lane says, and the defaults of what it does not set: a new field of Reply is here by itself.
 _UNSET: Final[Mapping[str, object]] = {
+    **{one.name: one.default for one in fields(Reply) if one.default is not MISSING},
     "answer": Answer.EXECUTED,
     "rule": Rule.RETURNED_COMPLETED,
-    "ticket": None,
-    "retry_at": None,
-    "suppressed": False,
-    "clear_forced": False,
-    "attempt": None,
-    "joins": None,
-    "flight": None,
-    "would": None,
-    "completed": (),
-    "pending": (),
 }
 # Set a field of a frozen object, as its own `__init__` does.
 _set = object.__setattr__

@@ -7,11 +7,13 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import deque
 from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from forbear.audit.evidence import LOST, EvidenceStore
 from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import (
     Action,
@@ -28,10 +30,11 @@ from forbear.core.states import (
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
 from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
-from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.rows import (
     change_rows,
     known_id,
@@ -63,8 +66,13 @@ class WorkingSet:
         self._epoch = 0
         # Decisions about reads that wait for the next commit of anybody.
         self.batch = Batch(store)
+        # Where exception texts, header fields and bodies are kept; None = nowhere.
+        self.evidence: EvidenceStore | None = None
+        self._warned = False
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
+        # Who is told of decisions; None = nobody.
+        self.observing: Observing | None = None
 
     # ---- entering a tree --------------------------------------------------------------------------------------------
 
@@ -132,6 +140,8 @@ class WorkingSet:
                 return self.clock.now()
             case Fetch():
                 return self.store.fetch(effect.scope, effect.kind, effect.key)
+            case Keep():
+                return self._keep(effect)
             case Save():
                 return self._save(effect)
             case Belong():
@@ -255,6 +265,23 @@ class WorkingSet:
             return False
         return True
 
+    def _keep(self, effect: Keep) -> str:
+        """Write a piece of evidence. Never raises: the decision that it belongs to is committed with or without it."""
+        if self.evidence is None:
+            return ""
+        try:
+            return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "
+                    "same, and the lines say that their evidence is lost",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return LOST
+
     def _fetch(self, live: LiveTree, effect: Load) -> None:
         scope = tree_scope(live.root)
         for key in effect.actions:
@@ -274,16 +301,20 @@ class WorkingSet:
     # ---- saving -----------------------------------------------------------------------------------------------------
 
     def _save(self, effect: Save) -> bool:
-        if effect.decision is not None:
-            pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
-            if not effect.volatile:
-                return self._commit(effect, pending)
+        if effect.decision is None:
+            return self._commit(effect, None)
+        pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
+        noted = None if self.observing is None else self.observing.look(effect, pending)
+        if effect.volatile:
             if pending.starts:
                 self.batch.make_room()
             self._apply(effect)
             self.batch.lines.append(pending)
-            return True
-        return self._commit(effect, None)
+        elif not self._commit(effect, pending):
+            return False
+        if noted is not None and self.observing is not None:
+            self.observing.committed(noted)
+        return True
 
     def _commit(self, effect: Save, pending: Pending | None) -> bool:
         live = effect.live
@@ -322,6 +353,8 @@ class WorkingSet:
             live.version += 1
         self._apply(effect, shared_version + 1 if shared_scope in written else 0)
         self._note_stored(live, puts)
+        if lines and self.batch.on_written is not None:
+            self.batch.on_written(lines)
         return True
 
     def _add_ahead(self, live: LiveTree, puts: list[Row], scope: str) -> None:

@@ -52,6 +52,8 @@ class Pending:
     end: str = ""
     # Prompts that were shown for this run tree before.
     prompts_before: int = 0
+    # What the run was told it under; it is what `explain` takes.
+    request_id: str = ""
 
 
 def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:
@@ -93,6 +95,7 @@ def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:
         since_at=since_at,
         due_at=due_at,
         prompts_before=before,
+        request_id="" if told is None else told.request_id,
     )
 
 
@@ -116,6 +119,7 @@ def held_flow(engine: Engine, hold: Hold) -> Flow[Pending]:
         due_at=hold.ends_at,
         scope=hold.scope.value,
         end=hold.end.value,
+        request_id=hold.told.request_id,
     )
 
 

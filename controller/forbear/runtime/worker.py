@@ -21,6 +21,7 @@ from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import call_flow, run_attempt, wake_flow
 from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
 from forbear.runtime.lookups import actions_of, look
+from forbear.runtime.observing import Traced
 from forbear.runtime.perform import arun_flow, run_flow
 from forbear.runtime.places import recover_flow
 from forbear.runtime.reply import Reply
@@ -69,19 +70,32 @@ class Passes:
         self._notice()
         done: list[Reply] = []
         for root, action in self.due(executes=True):
-            reply = run_flow(work_flow(self._engine, root, action.key), self._engine)
+            reply = self._work(root, action)
             if reply is not None:
                 done.append(reply)
         return done
+
+    def _work(self, root: str, action: Action) -> Reply | None:
+        engine, call = self._engine, action.call
+        if engine.observing is None or not engine.observing.traces:
+            return run_flow(work_flow(engine, root, action.key), engine)
+        with Traced(engine.observing, call.tool, call.call_id) as traced:
+            traced.reply = run_flow(work_flow(engine, root, action.key), engine)
+        return traced.reply
+
+    async def _awork(self, root: str, action: Action) -> Reply | None:
+        engine, call = self._engine, action.call
+        if engine.observing is None or not engine.observing.traces:
+            return await arun_flow(work_flow(engine, root, action.key), engine)
+        with Traced(engine.observing, call.tool, call.call_id) as traced:
+            traced.reply = await arun_flow(work_flow(engine, root, action.key), engine)
+        return traced.reply
 
     async def awork(self) -> list[Reply]:
         """Do everything that is due at the same time, in this task; an error is raised after all have ended."""
         self._recover()
         self._notice()
-        flows = [
-            arun_flow(work_flow(self._engine, root, action.key), self._engine)
-            for root, action in self.due(executes=True)
-        ]
+        flows = [self._awork(root, action) for root, action in self.due(executes=True)]
         done = await asyncio.gather(*flows, return_exceptions=True)
         for one in done:
             if isinstance(one, BaseException):

@@ -231,6 +231,7 @@ class Ledger:
                     found.append(joined)
             if late:
                 self.unknown.discard(call)
+                self.open.discard(call)
         return found
 
     def _is_one_run(self, call: str, other: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from forbear import Controller, Reply
 from forbear.core.states import Completed, Running
 from forbear.core.vocabulary import Answer
 from forbear.errors import Refused, StoreError
@@ -378,3 +379,17 @@ def test_the_lane_forgets_and_stays_bounded(desk: Any, monkeypatch: Any) -> None
     kept = desk.engine.world.peek("r").lane
     assert len(kept.entries) <= 52
     assert desk.call("find", {"n": 1}, run="r", step="x", call_id="x", execute=lambda n: n + 1).ok
+
+
+def test_a_reply_of_the_lane_answers_every_question_of_a_reply() -> None:
+    """A reply of the short way has every field and every sentence that a reply of the whole way has."""
+    with Controller.open(":memory:", worker=False) as controller:
+        controller.declare("find", effect="read")
+        replies = [controller.call("find", {"id": 1}, run="r", execute=lambda **given: given) for _ in range(2)]
+        assert isinstance(replies[-1], LaneReply)
+        for reply in replies:
+            for one in fields(Reply):
+                getattr(reply, one.name)
+            assert '"id":1' in reply.for_model().replace(" ", "")
+            assert isinstance(reply.for_user(), str)
+            assert reply.request_id.startswith("act_")

@@ -28,11 +28,12 @@ from forbear.core.identity import apart_key
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, joined_by
+from forbear.core.start import By, Start, is_declared_once, joined_by
 from forbear.core.states import (
     Action,
     Approved,
     AwaitingApproval,
+    Completed,
     Fresh,
     Hold,
     NeedsRepair,
@@ -40,6 +41,7 @@ from forbear.core.states import (
     Stopped,
     Tree,
     Unknown,
+    hold_key,
 )
 from forbear.core.values import Call, Grant
 from forbear.core.vocabulary import Answer, Cause, Effect, End, Outcome, Recovery, Scope
@@ -86,8 +88,8 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
     match event:
         case Proposed():
             if now >= state.grant.expires_at:
-                return admit(s, replace(action, phase=Fresh()), start, now)
-            if start.call.fingerprint != state.fingerprint:
+                return _as_fresh(s, action, start, now)
+            if start.call.fingerprint != state.fingerprint or start.call.run != action.call.run:
                 return _other_call(state, start)
             return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
         case Woke():
@@ -139,12 +141,12 @@ def _closed(tree: Tree, state: AwaitingApproval) -> tuple[Change, ...]:
 
 def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start, now: datetime) -> Decision:
     if state.by_framework and start.call.fingerprint == state.fingerprint:
-        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at)
+        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at, policy=s.policy.digest)
         return admit(s, action, replace(start, grant=grant), now)
     if now >= state.expires_at:
         closed = _closed(s.tree, state)
         tree = next((change for change in closed if isinstance(change, Tree)), s.tree)
-        return with_tree(admit(replace(s, tree=tree), replace(action, phase=Fresh()), start, now), tree, s.tree)
+        return with_tree(_as_fresh(replace(s, tree=tree), action, start, now), tree, s.tree)
     if covering(s, start.call, now).barring:
         # Something stronger came to cover it: the open prompt stays answerable, the call is told why it is held.
         return admit(s, action, start, now)
@@ -159,6 +161,15 @@ def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start
     )
 
 
+def _as_fresh(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
+    """Decide about a call whose question or yes expired, as if it were new; what expired is over in any case."""
+    fresh = replace(action, phase=Fresh())
+    decision = admit(s, fresh, start, now)
+    if any(isinstance(change, Action) and change.key == action.key for change in decision.changes):
+        return decision
+    return replace(decision, changes=(fresh, *decision.changes))
+
+
 def with_tree(decision: Decision, tree: Tree, before: Tree) -> Decision:
     """Return the decision with the tree's change in it, unless it changes the tree by itself."""
     if tree is before or any(isinstance(change, Tree) for change in decision.changes):
@@ -167,7 +178,7 @@ def with_tree(decision: Decision, tree: Tree, before: Tree) -> Decision:
 
 
 def _other_call(state: Approved, start: Start) -> Decision:
-    """The same action in other words (ignored fields differ): what the person saw is what runs."""
+    """The same action in other words (ignored fields differ) or of another run: the yes belongs to what was asked."""
     told = tell(
         "APPROVAL_REQUIRED",
         recovery=Recovery.REQUEST_APPROVAL,
@@ -184,8 +195,18 @@ def _other_call(state: Approved, start: Start) -> Decision:
     )
 
 
+def _grant(s: Snapshot, state: AwaitingApproval, actor: str, now: datetime) -> Grant:
+    return Grant(
+        ticket=state.ticket,
+        rule=state.rule,
+        expires_at=now + s.policy.limits.grant_ttl,
+        actor=actor,
+        policy=s.policy.digest,
+    )
+
+
 def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Granted, now: datetime) -> Decision:
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
@@ -256,6 +277,13 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     call = action.call
     told = tell("USER_DENIED", outcome=Outcome.DENIED, request_id=event.request_id, call=call)
     scope, value = _denial_scope(s, call, state)
+    standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
+    # A no stands beside what the policy denied by that rule, and beside a no about another call: each has its own end.
+    beside = (
+        scope is Scope.RULE
+        and standing is not None
+        and (standing.action != action.key or standing.end is not End.PERSON)
+    )
     hold = place(
         call,
         scope=scope,
@@ -266,6 +294,7 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
         ticket=state.ticket,
         snapshot=s,
         now=now,
+        mark=action.key if beside else "",
     )
     hold = replace(hold, gated_only=scope is Scope.RULE)
     counted = next((count for name, count in s.tree.denials if name == call.operation), 0) + 1
@@ -346,14 +375,19 @@ def _revised(s: Snapshot, action: Action, state: AwaitingApproval, event: Revise
 
 def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited, now: datetime) -> Decision:
     """What the person wrote runs; what the model proposed does not, until a new turn."""
+    other = s.action(event.call)
     tree = _after_yes(s, action.call, state)
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    if other.key != action.key and isinstance(other.phase, AwaitingApproval):
+        # What was asked about the other call is answered by the edit.
+        tree = replace(tree, open_prompts=tuple(ticket for ticket in tree.open_prompts if ticket != other.phase.ticket))
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
     wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)
     if event.call.action == action.key:
         changed = replace(action, call=event.call, phase=approved)
-        return Decision(rule=Rule.EDITED, changes=(changed, tree), commands=wake, ticket=state.ticket)
+        changes = (changed, tree, *_lifted(s, event.call))
+        return Decision(rule=Rule.EDITED, changes=changes, commands=wake, ticket=state.ticket)
     told = tell("SUPERSEDED", outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)
     hold = place(
         action.call,
@@ -367,8 +401,8 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
         now=now,
     )
     stopped = replace(action, phase=Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key))
-    other = s.action(event.call)
-    if isinstance(other.phase, (Running, Unknown)):
+    is_done = isinstance(other.phase, Completed) and is_declared_once(s) and other.phase.turn == s.tree.turn
+    if isinstance(other.phase, (Running, Unknown)) or is_done:
         return Decision(
             rule=Rule.EDITED_HELD,
             changes=(stopped, hold, tree),
@@ -381,7 +415,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     edited = replace(other, call=event.call, phase=approved)
     return Decision(
         rule=Rule.EDITED,
-        changes=(stopped, hold, edited, tree, *leave_queues(s, other)),
+        changes=(stopped, hold, edited, tree, *leave_queues(s, other), *_lifted(s, event.call)),
         commands=wake,
         ticket=state.ticket,
     )

@@ -58,7 +58,7 @@ def _proposed(s: Snapshot, action: Action, state: Completed, start: Start, now: 
     here = step_key(call.run, call.step)
     if state.step == here and (is_read or not may_run_again(s, call)):
         return _deliver(action, state, Rule.COMPLETED_SHARED)
-    if state.epoch < s.tree.epoch and not is_read:
+    if state.epoch < s.tree.epoch and s.tree.restarted == s.tree.turn and not is_read:
         seen = replace(action, phase=replace(state, epoch=s.tree.epoch))
         decision = _deliver(seen, state, Rule.COMPLETED_RESTARTED)
         return replace(decision, changes=(seen,), suppressed=False, idle_step=False)

@@ -29,8 +29,9 @@ from forbear.core.repair import unknown
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
 from forbear.core.start import Start, may_run_again
-from forbear.core.states import Action, AwaitingApproval, Fresh, Running, Started, step_key
-from forbear.core.vocabulary import Answer, Effect, Executed, Outcome, Recovery
+from forbear.core.states import FRAMEWORK, Action, AwaitingApproval, Fresh, Running, Started, step_key
+from forbear.core.values import Call
+from forbear.core.vocabulary import Answer, Effect, Executed, Gate, Outcome, Recovery
 
 
 def on_running(s: Snapshot, action: Action, state: Running, event: Event, now: datetime, start: Start) -> Decision:
@@ -72,7 +73,8 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
             suppressed=True,
             idle_step=True,
         )
-    if repeats:
+    if repeats and start.call.verdict.gate is Gate.ALLOW:
+        # What a rule would ask about or deny is decided once nothing is under way.
         return admit(s, action, start, now)
     told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
     return Decision(rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
@@ -88,7 +90,7 @@ def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupt
     told = tell("APPROVAL_REQUIRED", recovery=Recovery.REQUEST_APPROVAL, outcome=Outcome.PENDING, call=action.call)
     phase = AwaitingApproval(
         ticket=event.ticket,
-        rule="framework",
+        rule=FRAMEWORK,
         fingerprint=action.call.fingerprint,
         run=started.run,
         asked_at=now,
@@ -100,6 +102,11 @@ def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupt
     return draft.decide(Rule.INTERRUPTED, phase, told=told, answer=Answer.NEEDS_APPROVAL, ticket=event.ticket)
 
 
+def _call_of(action: Action, started: Started) -> Call:
+    """Return the call that an attempt was made for; the action may have been proposed since by another one."""
+    return replace(action.call, run=started.run, step=started.step, call_id=started.call_id)
+
+
 def _lost(
     s: Snapshot, action: Action, started: Started, ticket: str, request_id: str, now: datetime, *, announce: bool
 ) -> Decision:
@@ -108,7 +115,7 @@ def _lost(
     if action.call.effect is Effect.READ:
         told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call)
         if announce:
-            draft.commands.append(Announce(action=action.key, told=told))
+            draft.commands.append(Announce(action=action.key, told=told, call=_call_of(action, started)))
         return draft.decide(Rule.LOST_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)
     told = tell(
         "OUTCOME_UNKNOWN",
@@ -120,7 +127,10 @@ def _lost(
     )
     decision = unknown(draft, told, ticket, Rule.LOST_UNKNOWN)
     if announce:
-        decision = replace(decision, commands=(*decision.commands, Announce(action=action.key, told=told)))
+        decision = replace(
+            decision,
+            commands=(*decision.commands, Announce(action=action.key, told=told, call=_call_of(action, started))),
+        )
     return decision
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from forbear.core.admit import admit
-from forbear.core.decision import Announce, Decision, Inspect, Snapshot, WakeAt
-from forbear.core.draft import end_doubt
+from forbear.core.decision import Announce, Decision, Inspect, PutKnown, Snapshot, WakeAt
+from forbear.core.draft import end_doubt, succeeded
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -28,7 +28,7 @@ from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
 from forbear.core.start import By, Start
-from forbear.core.states import Action, Completed, Fresh, Running, Started, Unknown, step_key
+from forbear.core.states import Action, Completed, Fresh, Known, Running, Started, Unknown, known_key, step_key
 from forbear.core.vocabulary import Answer, Executed, Outcome, Verdict
 
 
@@ -116,10 +116,11 @@ def _inspected(s: Snapshot, action: Action, state: Unknown, event: Inspected, no
             is_certain = event.source == "person" or (first is not None and now - first >= s.policy.limits.settle)
             if is_certain:
                 return _not_applied(s, action, state, event)
-            if first is not None:
-                return Decision(rule=Rule.VERDICT_ABSENT_ONCE)
-            absent = replace(action, phase=replace(state, absent_at=now))
-            return Decision(rule=Rule.VERDICT_ABSENT_ONCE, changes=(absent,))
+            absent = replace(state, absent_at=now if first is None else first)
+            if state.inspect_at is None:
+                # Nobody looks a second time.
+                return replace(_give_up(s, action, absent), rule=Rule.VERDICT_ABSENT_ONCE)
+            return Decision(rule=Rule.VERDICT_ABSENT_ONCE, changes=(replace(action, phase=absent),))
         case Verdict.CANNOT_TELL:
             if state.inspect_at is None:
                 return _give_up(s, action, state)
@@ -134,10 +135,8 @@ def _applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) -> D
         executed=Executed.YES,
         request_id=event.request_id,
     )
-    tree = replace(s.tree, writes=s.tree.writes + 1)
-    if action.call.target_declared and action.call.target is not None:
-        others = tuple(entry for entry in tree.target_writes if entry[0] != action.call.target)
-        tree = replace(tree, target_writes=(*others, (action.call.target, action.key, tree.writes)))
+    call = action.call
+    tree = succeeded(s.tree, call, is_write=True)
     completed = Completed(
         attempt=state.attempt,
         outcome=Outcome.SUCCESS,
@@ -151,7 +150,15 @@ def _applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) -> D
     )
     return Decision(
         rule=Rule.VERDICT_APPLIED,
-        changes=(replace(action, phase=completed, key_spent=0), tree, *end_doubt(s, action, state.hold)),
+        changes=(
+            replace(action, phase=completed, key_spent=0),
+            tree,
+            *end_doubt(s, action, state.hold),
+            PutKnown(
+                key=known_key(call.run, call.step, call.call_id, call.fingerprint),
+                known=Known(action=action.key, attempt=state.attempt, completed=True),
+            ),
+        ),
         commands=(Announce(action=action.key, told=told),),
         told=told,
         ticket=state.ticket,

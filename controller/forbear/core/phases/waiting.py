@@ -35,7 +35,7 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
     """Hold a call that was refused until its reset; run it again once."""
     match event:
         case Proposed():
-            if now >= state.retry_at:
+            if now >= state.retry_at and _may_claim(action, state, start):
                 return admit(s, action, _as_retry(start, state), now)
             return _joined(s, action, state, state.retry_at, start, now, Rule.WAITING_JOINED)
         case Woke():
@@ -50,7 +50,9 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
             if not state.not_accepted or state.retry_at <= now:
                 return stale(event)
             due = replace(action, phase=replace(state, retry_at=now))
-            return Decision(rule=Rule.RECONNECTED, changes=(due,), commands=(WakeAt(action=action.key, at=now),))
+            own = s.holds.get(state.hold or "")
+            ended = (replace(own, ends_at=now),) if own is not None and own.scope is Scope.ACTION else ()
+            return Decision(rule=Rule.RECONNECTED, changes=(due, *ended), commands=(WakeAt(action=action.key, at=now),))
         case Returned() | Interrupted() | Lost() | Granted() | Denied() | Revised() | Edited() | Inspected():
             return stale(event)
 
@@ -59,7 +61,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
     """Start a parked call once its time has come, after deciding about it again."""
     match event:
         case Proposed():
-            if now >= state.run_at:
+            if now >= state.run_at and _may_claim(action, state, start):
                 return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
             return _joined(s, action, state, state.run_at, start, now, Rule.PARKED_JOINED)
         case Woke():
@@ -82,6 +84,12 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
             | Reconnected()
         ):
             return stale(event)
+
+
+def _may_claim(action: Action, state: Waiting | Parked, start: Start) -> bool:
+    """A yes belongs to the call and the run that it was given to: the controller starts that call by itself."""
+    mine, theirs = action.call, start.call
+    return state.grant is None or (mine.fingerprint, mine.run) == (theirs.fingerprint, theirs.run)
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
