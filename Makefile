@@ -59,8 +59,8 @@ format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
 
 # --- by hand -----------------------------------------------------------------------------------------------------
 
-# Those of these that exist: tests/bench, tests/mutants, tests/soak.
-BY_HAND := $(foreach name,bench mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
+# Those of these that exist: tests/bench, tests/fuzz, tests/mutants, tests/soak.
+BY_HAND := $(foreach name,bench fuzz mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
 
 .PHONY: $(BY_HAND)
 $(BY_HAND): .venv-test/.stamp
@@ -96,7 +96,7 @@ clean:  ## Remove environments, caches and reports
 .venv-compat/.stamp: WHAT := --group compat
 .venv-uv/.stamp: WHAT := --group compat
 .venv-compat/.stamp: AND_THEN := .venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
-  --resolution lowest-direct --group test --editable '.[all,demo]'
+  --resolution lowest-direct --group test --group clients --editable '.[all,demo]'
 
 .venv-%/.stamp: pyproject.toml
 	@echo "Building the environment .venv-$* (once; about half a minute) ..."

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-BODY = {"side": "buy", "quantity": 1}
+BODY: dict[str, Any] = {"side": "buy", "quantity": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,17 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trustme
 
 from forbear import Controller, Operator, Refused, Reply
+from forbear.audit.files import of_request
 from forbear.contract import mark
 from forbear.errors import StoreError
-from forbear.ports import Commit
+from forbear.ports import Commit, Store
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear_adapters.http import over_httpx
@@ -89,8 +91,10 @@ class Row:
     answers: tuple[str, ...] = ("executed",)
     # Rule that the record names last, its beginning.
     rule: str = "running.returned"
-    # The tool was called.
-    started: bool = True
+    # Boundaries that the record says were reached, and the last one that was.
+    reached: str = ""
+    # Class of the exception that the protected record keeps.
+    exception: str = ""
 
 
 class BrokenStore:
@@ -113,19 +117,22 @@ class BrokenStore:
 class World:
     """One controller with one write, and servers to call."""
 
-    def __init__(self, certificate: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, path: Path, certificate: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = ManualClock()
         self.monkeypatch = monkeypatch
         self.certificate = certificate
+        self.path = path
         self.store = BrokenStore(clock)
-        self.controller = Controller.open(store=self.store, clock=clock, ids=SequenceIds(), worker=False)
+        self.controller = Controller.open(path, clock=clock, ids=SequenceIds(), worker=False)
+        self.broken = Controller.open(store=cast("Store", self.store), clock=clock, ids=SequenceIds(), worker=False)
         self.declare()
         self.tool: Callable[..., object] | None = None
         self.urls: list[str] = []
 
     def declare(self, **fields: object) -> None:
         """Declare the tool."""
-        self.controller.declare("place_order", effect="write", secret=["token"], **fields)
+        for controller in (self.controller, self.broken):
+            controller.declare("place_order", effect="write", secret=["token"], **fields)
 
     def call(self, execute: Callable[..., object]) -> Reply:
         """Propose the call."""
@@ -188,51 +195,101 @@ def dns_failure(world: World) -> Reply:
 def controller_broken(world: World) -> Reply:
     """The controller itself fails: its store cannot be written."""
     world.store.fails = True
-    return world.controller.call(
+    return world.broken.call(
         "place_order", ARGUMENTS, run="r1", step="s1", execute=Tool("http://127.0.0.1:9"), wait=False, on_broken="block"
     )
 
 
 UNKNOWN, RETRY, STOP, REPAIR = "inspect_outcome", "retry_after", "do_not_retry", "repair_input"
 MATRIX: dict[str, tuple[Callable[[World], Reply], Row]] = {
-    "validation before credentials": (validation, Row(code="INPUT_INVALID", recovery=REPAIR, executed="no")),
-    "locked vault": (locked_vault, Row(code="VAULT_LOCKED", recovery=STOP, executed="no")),
+    "validation before credentials": (
+        validation,
+        Row(code="INPUT_INVALID", recovery=REPAIR, executed="no", reached="validated", exception="Refused"),
+    ),
+    "locked vault": (
+        locked_vault,
+        Row(code="VAULT_LOCKED", recovery=STOP, executed="no", reached="validated", exception="Refused"),
+    ),
     "declined consent": (
         declined,
-        Row(code="USER_DENIED", recovery=STOP, executed="no", answers=("blocked", "stopped"), rule="", started=False),
+        Row(code="USER_DENIED", recovery=STOP, executed="no", answers=("blocked", "stopped"), rule=""),
     ),
     "remote 401": (
         lambda world: world.served(fs.answers(401, HEADERS, BODY)),
-        Row(code="AUTH_FAILED", recovery=STOP, executed="no"),
+        Row(code="AUTH_FAILED", recovery=STOP, executed="no", reached="response_received", exception="HTTPStatusError"),
     ),
     "remote 403": (
         lambda world: world.served(fs.answers(403, HEADERS, BODY)),
-        Row(code="ACCESS_DENIED", recovery=STOP, executed="no"),
+        Row(
+            code="ACCESS_DENIED", recovery=STOP, executed="no", reached="response_received", exception="HTTPStatusError"
+        ),
     ),
     "rate limit": (
         lambda world: world.served(fs.answers(429, f"retry-AFTER: 60\r\n{HEADERS}", BODY)),
-        Row(code="RATE_LIMITED", recovery=RETRY, executed="no", answers=("pending",)),
+        Row(
+            code="RATE_LIMITED",
+            recovery=RETRY,
+            executed="no",
+            answers=("pending",),
+            reached="response_received",
+            exception="HTTPStatusError",
+        ),
     ),
-    "DNS failure": (dns_failure, Row(code="NOT_SENT", recovery=RETRY, executed="no", answers=("pending",))),
+    "DNS failure": (
+        dns_failure,
+        Row(
+            code="NOT_SENT",
+            recovery=RETRY,
+            executed="no",
+            answers=("pending",),
+            reached="connection_started",
+            exception="ConnectError",
+        ),
+    ),
     "TLS failure": (
         lambda world: world.served(fs.closes, tls=True),
-        Row(code="IDENTITY_UNVERIFIED", recovery=STOP, executed="no"),
+        Row(
+            code="IDENTITY_UNVERIFIED",
+            recovery=STOP,
+            executed="no",
+            reached="connection_started",
+            exception="ConnectError",
+        ),
     ),
     "timeout before bytes": (
         lambda world: world.served(fs.hangs, timeout=IMPATIENT, scheme="https:"),
-        Row(code="NOT_SENT", recovery=RETRY, executed="no", answers=("pending",)),
+        Row(
+            code="NOT_SENT",
+            recovery=RETRY,
+            executed="no",
+            answers=("pending",),
+            reached="connection_started",
+            exception="ConnectTimeout",
+        ),
     ),
     "timeout after bytes": (
         lambda world: world.served(fs.never_answers, timeout=IMPATIENT),
-        Row(code="OUTCOME_UNKNOWN", recovery=UNKNOWN, executed="unknown"),
+        Row(
+            code="OUTCOME_UNKNOWN",
+            recovery=UNKNOWN,
+            executed="unknown",
+            reached="request_sent",
+            exception="ReadTimeout",
+        ),
     ),
     "malformed upstream JSON": (
         lambda world: world.served(fs.answers(200, f"Content-Type: application/json\r\n{HEADERS}", BODY[:-2])),
-        Row(code="OUTCOME_UNKNOWN", recovery=UNKNOWN, executed="unknown"),
+        Row(
+            code="OUTCOME_UNKNOWN",
+            recovery=UNKNOWN,
+            executed="unknown",
+            reached="response_received",
+            exception="JSONDecodeError",
+        ),
     ),
     "the controller itself": (
         controller_broken,
-        Row(code="CONTROLLER_BROKEN", recovery=STOP, executed="no", answers=("blocked",), rule="", started=False),
+        Row(code="CONTROLLER_BROKEN", recovery=STOP, executed="no", answers=("blocked",), rule=""),
     ),
 }
 
@@ -246,12 +303,13 @@ def certificate() -> ssl.SSLContext:
 
 
 @pytest.fixture
-def world(certificate: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A controller of its own."""
-    made = World(certificate, monkeypatch)
+def world(tmp_path: Path, certificate: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A controller of its own, on a file."""
+    made = World(tmp_path / "desk.db", certificate, monkeypatch)
     yield made
     made.store.fails = False
     made.controller.close()
+    made.broken.close()
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -290,6 +348,19 @@ def test_every_way_to_fail_keeps_the_four_promises(
         assert last.rule.startswith(row.rule)
         assert facts["code"] == row.code
         assert {"event", "before", "after", "policy", "fingerprint"} <= facts.keys()
+        reached = facts.get("boundaries", [])
+        assert (reached[-1] if reached else "") == row.reached
+        if row.reached:
+            # The protected record beside it, which only operators read, names what was raised and where it went.
+            entries, _ = of_request(world.path, envelope.request_id)
+            evidence = [entry.evidence for entry in entries if entry.evidence is not None]
+            (piece,) = evidence
+            exceptions = cast("list[dict[str, str]]", piece["exceptions"])
+            assert exceptions[0]["class"].rpartition(".")[2] == row.exception
+            if row.reached != "validated":
+                (request,) = cast("list[dict[str, str]]", piece["requests"])
+                assert request["method"] == "POST"
+                assert request["destination"]
 
 
 def test_a_broken_controller_raises_without_a_word_of_others(world: World) -> None:
@@ -297,7 +368,7 @@ def test_a_broken_controller_raises_without_a_word_of_others(world: World) -> No
     world.store.fails = True
     tool = Tool("http://127.0.0.1:9")
     with pytest.raises(StoreError):
-        world.call(tool)
+        world.broken.call("place_order", ARGUMENTS, run="r1", step="s1", execute=tool, wait=False)
     assert tool.error is None
 
 

@@ -58,7 +58,8 @@ class Step(StrEnum):
 _ORDER: Final = tuple(Step)
 
 
-@dataclass(slots=True, eq=False)
+# Neither has a repr of its fields: they hold what may be somebody's secret.
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """One request, from a client's transport. Written by one thread at a time."""
 
@@ -102,7 +103,7 @@ class Exchange:
         return self.is_unsent or self.status in _NOT_BEGUN
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Trail:
     """Everything that was seen of one execution, in order."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import partial
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from forbear.contract import (
@@ -113,6 +114,27 @@ def raw_of(signal: Mapping[str, Any]) -> Raw:
     raise ValueError("kind must be http, exception, mcp, grpc, process or value")
 
 
+_NONE: Final = type(None)
+_WHOLE: Final = (int, _NONE)
+_MAYBE: Final = (bool, _NONE)
+# Types of the members that are not looked at as they come.
+_TYPES: Final[dict[type, dict[str, tuple[type, ...]]]] = {
+    Http: {"status": (int,), "method": (str,)},
+    RaisedFacts: {"phase": (str,), "errno": _WHOLE, "sqlstate": (str, _NONE), "status": _WHOLE, "raised_by": (str,)},
+    McpError: {"origin": (str,)},
+    Grpc: {"code": (int, str)},
+    Process: {
+        "exit_status": _WHOLE,
+        "signal": _WHOLE,
+        "started": (bool,),
+        "timed_out": (bool,),
+        "carrier": _MAYBE,
+        "session": _MAYBE,
+        "identity_accepted": _MAYBE,
+    },
+}
+
+
 def signal_from(text: str) -> tuple[Raw, str | None]:
     """Return the raw result that a JSON text describes, and the vendor that it names.
 
@@ -138,8 +160,9 @@ def signal_from(text: str) -> tuple[Raw, str | None]:
     except (AttributeError, TypeError, ValueError):
         kinds = "http, exception, mcp, grpc, process or value"
         raise ConfigError(f"result: must be in the form of a signal vector's 'input', with 'kind' {kinds}") from None
-    if isinstance(raw, Http) and type(raw.status) is not int:
-        raise ConfigError("result: member 'status' must be a whole number")
+    for name, allowed in _TYPES.get(type(raw), {}).items():
+        if type(getattr(raw, name)) not in allowed:
+            raise ConfigError(f"result: member {name!r} has the wrong type")
     profile = signal.get("profile")
     return raw, profile if isinstance(profile, str) else None
 
@@ -218,3 +241,26 @@ def run_signals(lines: Iterable[str]) -> list[Failure]:
 
 def _words(recovery: str, at: datetime | None) -> str:
     return f"{recovery} {at.astimezone(UTC).isoformat() if at is not None else None}"
+
+
+def judgments(lines: Iterable[str]) -> list[Callable[[], Envelope]]:
+    """Return one function for each vector that judges its signal, with everything read beforehand: for measuring."""
+    prepared: list[Callable[[], Envelope]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        vector = json.loads(line)
+        signal, at = vector["input"], iso_instant(vector["now"])
+        assert at is not None, "a vector's 'now' is an RFC 3339 time"
+        prepared.append(
+            partial(
+                classify,
+                raw_of(signal),
+                policy=ToolPolicy(name="tool", effect=Effect(vector["effect"]), trust=Trust.REMOTE),
+                arguments={},
+                now=at,
+                catalogue=builtin_catalogue(),
+                profile=load_profile(signal["profile"]) if signal.get("profile") else None,
+            )
+        )
+    return prepared

@@ -75,8 +75,8 @@ def seen(trail: Trail, error: Exception, phase: str = "unknown") -> Raised:
 
 def test_an_empty_trail_changes_nothing() -> None:
     """Where nobody saw anything, what was known stays as it was."""
-    raised = Raised(ValueError(), "in_tool")
-    assert seen(Trail(), raised.error, "in_tool") == raised
+    raised = Raised(error := ValueError(), "in_tool")
+    assert seen(Trail(), error, "in_tool") == raised
     assert witnessed(raised) is raised
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import httpx2
 import pytest
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 
 from forbear import Controller
 from forbear.contract import Trail, recording
@@ -111,7 +112,7 @@ async def test_an_async_tool_is_keyed_too() -> None:
 
     execute = keyed(pay, argument="key", quoted=True)
     with recording() as trail:
-        await execute(key="k1")  # type: ignore[misc]  # it is a coroutine function
+        await cast("Awaitable[object]", execute(key="k1"))
         assert trail.key == ("Idempotency-Key", '"k1"')
 
 
@@ -119,7 +120,7 @@ def test_only_the_first_request_that_changes_something_carries_the_key() -> None
     """Reads carry none, repeats of the keyed request carry it, and another write of the same call carries none."""
     upstream = Upstream()
 
-    def tool(**_: Any) -> object:
+    def tool(**_: Any) -> None:
         with upstream.client() as client:
             client.get("https://bank.example/a")
             client.post("https://bank.example/a")
@@ -136,7 +137,7 @@ def test_a_key_of_the_tools_own_is_kept() -> None:
     """A field that the tool sets itself is not overwritten, and does not count as the controller's key."""
     upstream = Upstream()
 
-    def tool(**_: Any) -> object:
+    def tool(**_: Any) -> None:
         with upstream.client() as client:
             client.post("https://bank.example/a", headers={"idempotency-key": "own"})
 
@@ -169,7 +170,7 @@ def test_a_client_that_repeats_is_named_with_its_switch() -> None:
     assert hidden_retries(single_attempt(manager)) == ""
     session = requests.Session()
     assert hidden_retries(session) == ""
-    session.mount("https://", requests.adapters.HTTPAdapter(max_retries=3))
+    session.mount("https://", HTTPAdapter(max_retries=3))
     with pytest.raises(ConfigError, match="max_retries=0"):
         single_attempt(session)
     assert hidden_retries(over_requests.session()) == ""
@@ -264,9 +265,9 @@ def test_a_transport_without_steps_proves_nothing() -> None:
     def fails(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("x")
 
-    with recording() as trail, over_httpx.client(transport=httpx.MockTransport(fails)) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("https://bank.example/")
+    transport = httpx.MockTransport(fails)
+    with recording() as trail, over_httpx.client(transport=transport) as client, pytest.raises(httpx.ReadTimeout):
+        client.post("https://bank.example/")
     assert [one.watched for one in trail.exchanges] == [False]
     assert trail.left
 
