@@ -192,6 +192,7 @@ class Engine:
         self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
         self.untold = self.observing.untold
         self.world.observing = self.observing
+        self.trace_id = self.observing.trace_id
         self.world.batch.on_written = self.observing.written
 
     def tell(self) -> None:
