@@ -99,6 +99,10 @@ class OpenTelemetryObserver:
         """Note a call that somebody else executed."""
         spans.mark(self._tracer, seen, call_id, began_at, ended_at)
 
+    def trace_id(self) -> str:
+        """Return the id of the trace that this code runs in, 32 hex characters; "" = none."""
+        return spans.trace_id()
+
 
 def _attributes(instrument: Instrument, values: Values) -> dict[str, str]:
     return {name: str(value) for name, value in zip(instrument.attributes, values, strict=True) if value}

@@ -196,6 +196,7 @@ class Engine:
         self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
         self.untold = self.observing.untold
         self.world.observing = self.observing
+        self.trace_id = self.observing.trace_id
         self.world.batch.on_written = self.observing.written
         for one in observers:
             named: object = getattr(one, "trace_id", None)
