@@ -40,11 +40,18 @@ check: .venv-test/.stamp  ## Check without running: lint, format, types (mypy an
 	@echo "== pyright";           $(TEST) -m pyright --pythonpath $(TEST)
 	@echo "== import contracts";  .venv-test/bin/lint-imports --no-logo
 
+# What proves the core: run by itself, so that its coverage is measured without slowing everything else.
+CORE_TESTS := tests/model tests/unit/core tests/golden
+
 .PHONY: unit
-unit: .venv-test/.stamp  ## Run the tests; every branch of the core must be covered (ARGS="-k name" passes options)
-	@echo "== pytest";            $(TEST) -m coverage run -m pytest -q $(ARGS)
-	@echo "== coverage";          $(TEST) -m coverage report --format=total --precision=1 | sed 's/^/all code, percent: /'
-	@$(TEST) -m coverage report --include='controller/forbear/core/*' --fail-under=100
+unit: .venv-test/.stamp  ## Run the tests; every branch of the core must be covered (ARGS="-k name" runs only those)
+ifdef ARGS
+	@echo "== pytest";            $(TEST) -m pytest -q $(ARGS)
+else
+	@echo "== pytest, the core";  $(TEST) -m coverage run --source=forbear.core -m pytest -q $(CORE_TESTS)
+	@$(TEST) -m coverage report --fail-under=100
+	@echo "== pytest, the rest";  $(TEST) -m pytest -q -n 2 --dist loadfile $(addprefix --ignore=,$(CORE_TESTS))
+endif
 
 .PHONY: format
 format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
@@ -52,8 +59,8 @@ format: .venv-test/.stamp  ## Format the code and repair what ruff can repair
 
 # --- by hand -----------------------------------------------------------------------------------------------------
 
-# Those of these that exist: tests/bench, tests/mutants, tests/soak.
-BY_HAND := $(foreach name,bench mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
+# Those of these that exist: tests/bench, tests/fuzz, tests/mutants, tests/soak.
+BY_HAND := $(foreach name,bench fuzz mutants soak,$(if $(wildcard tests/$(name)/__main__.py tests/$(name).py),$(name)))
 
 .PHONY: $(BY_HAND)
 $(BY_HAND): .venv-test/.stamp
@@ -66,13 +73,19 @@ wheel: .venv-test/.stamp .venv-wheel/.stamp  ## Build the wheel and run the test
 	@.venv-wheel/bin/python $(PIP) --force-reinstall --no-deps dist/forbear-*.whl
 	@echo "== pytest on wheel";   .venv-wheel/bin/python -m pytest -q $(ARGS)
 
-.PHONY: compat
-compat: .venv-compat/.stamp  ## Run the tests with the lowest supported version of every dependency
+.PHONY: compat compat-lowest compat-frameworks
+compat: compat-lowest compat-frameworks  ## Run the tests with the lowest supported versions, and govern in sixteen libraries
+
+compat-lowest: .venv-compat/.stamp
 	@echo "== pytest, lowest";    .venv-compat/bin/python -m pytest -q $(ARGS)
+
+# Each library in an environment of its own, two at a time; writes the table of docs/reference/compat.md.
+compat-frameworks: .venv-uv/.stamp
+	@echo "== govern in libraries"; UV=.venv-uv/bin/uv PYTHON=.venv-uv/bin/python .venv-uv/bin/python -m tests.compat $(LIBRARIES)
 
 .PHONY: clean
 clean:  ## Remove environments, caches and reports
-	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
+	rm -rf .venv-demo .venv-test .venv-wheel .venv-compat .venv-uv .venv-frameworks dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants .demo
 	rm -f .coverage .coverage.*
 
 # --- environments ------------------------------------------------------------------------------------------------
@@ -81,8 +94,9 @@ clean:  ## Remove environments, caches and reports
 .venv-test/.stamp: WHAT := --group dev --editable .
 .venv-wheel/.stamp: WHAT := --group test .
 .venv-compat/.stamp: WHAT := --group compat
+.venv-uv/.stamp: WHAT := --group compat
 .venv-compat/.stamp: AND_THEN := .venv-compat/bin/uv pip install --quiet --python .venv-compat/bin/python \
-  --resolution lowest-direct --group test --editable '.[all,demo]'
+  --resolution lowest-direct --group test --group clients --editable '.[all,demo]'
 
 .venv-%/.stamp: pyproject.toml
 	@echo "Building the environment .venv-$* (once; about half a minute) ..."

@@ -6,6 +6,7 @@ __all__ = [
     "ConfigError",
     "ContractError",
     "ForbearError",
+    "NotOperator",
     "Refused",
     "RunHalted",
     "SchemaTooNew",
@@ -41,6 +42,10 @@ class StaleWrite(StoreError):
 
 class SchemaTooNew(StoreError):
     """The database was written by a newer release of forbear; it was not touched."""
+
+
+class NotOperator(ForbearError):
+    """The store has an operator token, and what only an operator may do was tried without it. Nothing was changed."""
 
 
 class RunHalted(ForbearError):

@@ -145,9 +145,12 @@ class Store(Protocol):
         ...
 
     def journal(
-        self, *, after: int = 0, limit: int = 100, request_id: str | None = None
+        self, *, after: int = 0, limit: int = 100, request_id: str | None = None, action: str | None = None
     ) -> Sequence[tuple[int, JournalLine]]:
-        """Return journal lines with their sequence numbers, oldest first."""
+        """Return journal lines with their sequence numbers, oldest first; of one request or action where that is named.
+
+        Finding a request's lines is fast; an action's may be looked for in the whole journal.
+        """
         ...
 
     def close(self) -> None:

@@ -235,6 +235,7 @@ class Case:
             store=self.store, clock=self.clock, ids=SequenceIds(start=self.opened * 100_000), worker=False
         )
         world = DyingWorld(self.store, self.clock)
+        world.evidence = controller.engine.world.evidence
         world.arm(at, after=after)
         controller.engine.world = world
         declare(controller, self.outside)

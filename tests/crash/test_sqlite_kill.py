@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from forbear.audit.files import verify_file
 from forbear.errors import StaleWrite
 from forbear.ports import Commit, Row
 from forbear.store.sqlite import SqliteStore, open_sqlite
@@ -169,6 +170,7 @@ def test_no_update_of_concurrent_processes_is_lost(path: Path, store: SqliteStor
     assert store.generation() != before
     store.close()
     assert is_sound(path)
+    assert verify_file(path).is_intact
 
 
 def test_what_was_acknowledged_survives_a_kill_at_any_moment(path: Path, start: Start) -> None:
@@ -189,6 +191,9 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(path: Path, start: 
         reported = stored
         store.close()
         assert is_sound(path)
+        # Whatever was cut short left a chain without a gap.
+        report = verify_file(path)
+        assert (report.is_intact, report.lines) == (True, stored)
 
 
 def test_opening_a_store_twice_in_one_process_keeps_sqlites_own_locks(path: Path, store: SqliteStore) -> None:

@@ -117,9 +117,7 @@ RESULTS: Mapping[str, Result] = {
             precondition=Precondition(tool="prepare", arguments='{"desk":"a"}'),
         )
     ),
-    "repair-unsure": _same(
-        _no("INPUT_INVALID", Recovery.REPAIR_INPUT, Outcome.INVALID, executed=Executed.UNKNOWN)
-    ),
+    "repair-unsure": _same(_no("INPUT_INVALID", Recovery.REPAIR_INPUT, Outcome.INVALID, executed=Executed.UNKNOWN)),
     "asks": _same(_no("APPROVAL_REQUIRED", Recovery.REQUEST_APPROVAL)),
     "unknown": _same(
         Envelope(

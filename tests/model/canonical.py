@@ -83,8 +83,7 @@ class Canonical:
         self._now = now
         self._tree = s.tree
         known = tuple(
-            self._known(s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint)))
-            for _, call in sent
+            self._known(s.known.get(known_key(call.run, call.step, call.call_id, call.fingerprint))) for _, call in sent
         )
         return (
             is_end,
@@ -121,7 +120,7 @@ class Canonical:
 
     def _instant(self, value: datetime) -> Hashable:
         ahead = value - self._now
-        return ahead if ahead > self.memory else self.memory
+        return max(self.memory, ahead)
 
     def _tuple(self, value: tuple[object, ...]) -> Hashable:
         return tuple([self._value(member) for member in value]) if value else value
@@ -231,7 +230,14 @@ class Canonical:
 
     def _call(self, value: object) -> Hashable:
         assert isinstance(value, Call)
-        return (value.run, value.fingerprint, self._value(value.step), value.verdict.gate, value.verdict.rule, value.siblings)
+        return (
+            value.run,
+            value.fingerprint,
+            self._value(value.step),
+            value.verdict.gate,
+            value.verdict.rule,
+            value.siblings,
+        )
 
 
 def _as_it_is(value: Hashable) -> Hashable:

@@ -155,7 +155,10 @@ def _waits() -> Iterable[Case]:
     yield Case(
         name="retry-remote",
         about="a remote tool whose code the policy does not list closes no shared quota",
-        tools=(replace(READ, trust=Trust.REMOTE), replace(READ, name="listed", trust=Trust.REMOTE, shared_codes=("RATE_LIMITED",))),
+        tools=(
+            replace(READ, trust=Trust.REMOTE),
+            replace(READ, name="listed", trust=Trust.REMOTE, shared_codes=("RATE_LIMITED",)),
+        ),
         calls=_calls(
             R=call(READ, {"desk": "a"}, quota="q"),
             L=call(replace(READ, name="listed"), {"desk": "a"}, quota="q"),
@@ -290,7 +293,10 @@ def _repairs() -> Iterable[Case]:
     yield Case(
         name="repair-unnamed",
         about="no named field: another completed write may have repaired it; the same input is bounded",
-        tools=(replace(PLAIN, limits=Limits(max_repairs=3, max_same_results=2)), replace(PLAIN, name="other", operation="other")),
+        tools=(
+            replace(PLAIN, limits=Limits(max_repairs=3, max_same_results=2)),
+            replace(PLAIN, name="other", operation="other"),
+        ),
         calls=_calls(A=call(PLAIN, A1), W=call(replace(PLAIN, name="other", operation="other"), A1)),
         results={"": ("ok", "repair"), "W": ("ok",)},
         also=_words("turns"),

@@ -151,7 +151,9 @@ class Desk:
                 yield self._propose(state, f"propose {name}{said}", name, made, verdict, siblings=1)
                 if "batch" in also:
                     if state.half is None:
-                        yield self._propose(state, f"propose {name}, first of two{said}", name, made, verdict, siblings=2)
+                        yield self._propose(
+                            state, f"propose {name}, first of two{said}", name, made, verdict, siblings=2
+                        )
                     elif state.half[0] == made.run:
                         step = state.half[1]
                         label = f"propose {name}, second of two{said}"
@@ -241,7 +243,9 @@ class Desk:
             old = " with an old ticket" if ticket == "ticket:old" else ""
             yield self._grant(state, f"approve {name}{old}", action, ticket, fingerprint)
             if "reproposes" in also:
-                yield self._grant(state, f"approve {name}, it is proposed again{old}", action, ticket, fingerprint, again=True)
+                yield self._grant(
+                    state, f"approve {name}, it is proposed again{old}", action, ticket, fingerprint, again=True
+                )
             said = {"ticket": ticket, "fingerprint": fingerprint, "actor": "person"}
             yield self._move(state, f"deny {name}{old}", action.key, Denied(**said, request_id=_request(state)))
             if "revise" in also:
@@ -281,12 +285,16 @@ class Desk:
             yield self._tree_move(state, "run restarted", RunRestarted(run=ROOT))
         if "lifts" in also:
             for hold in state.s.holds.values():
-                label = f"lift {hold.cause.name.lower()} on {hold.scope.value} {self.names.get(hold.value, hold.value[:6])}"
+                label = (
+                    f"lift {hold.cause.name.lower()} on {hold.scope.value} {self.names.get(hold.value, hold.value[:6])}"
+                )
                 label += f" {hold.fields}" if hold.fields else ""
                 yield self._tree_move(state, label, Lifted(hold=hold.key, run=None, actor="operator"), hold)
             for run in state.s.runs.values():
                 if run.halted is not None:
-                    yield self._tree_move(state, f"lift halt of {run.id}", Lifted(hold=None, run=run.id, actor="operator"))
+                    yield self._tree_move(
+                        state, f"lift halt of {run.id}", Lifted(hold=None, run=run.id, actor="operator")
+                    )
             if "hostile" in also:
                 yield self._tree_move(state, "lift nothing", Lifted(hold="action:none:3", run=None, actor="operator"))
 

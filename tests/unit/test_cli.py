@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forbear.cli import main, one_line
+from forbear.cli import main
+from forbear.cli.terminal import one_line
 
 SIGNAL = {
     "id": "S1",

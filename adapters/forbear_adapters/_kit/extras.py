@@ -12,6 +12,7 @@ _BROUGHT: Final[dict[str, frozenset[str]]] = {
     "langgraph": frozenset({"langgraph", "langchain_core"}),
     "langchain": frozenset({"langchain", "langgraph", "langchain_core"}),
     "mcp": frozenset({"mcp", "mcp_types"}),
+    "http": frozenset({"httpx", "httpx2", "requests", "urllib3", "aiohttp"}),
 }
 
 

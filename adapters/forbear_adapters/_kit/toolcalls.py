@@ -22,6 +22,7 @@ from forbear_adapters._kit.capture import Passed, Probe, Shot, not_answered, raw
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
 from forbear_adapters._kit.runs import inside, run_of, thread_of
+from forbear_adapters._kit.spelling import Schema, schema_of, spelled
 from forbear_adapters._kit.tools import alone, needs_graph, refuse_retries
 
 __all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "answer_message", "config_of"]
@@ -68,7 +69,7 @@ class Gate:
         self.controller = controller
         self.once = Once(built_at)
         # Tools that were looked at, with their watched copies; the tool is kept so that its id stays its own.
-        self._watched: dict[int, tuple[BaseTool, BaseTool]] = {}
+        self._watched: dict[int, tuple[BaseTool, BaseTool, Schema | None]] = {}
 
     # ---- where a call belongs ---------------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class Gate:
         try:
             reply = self.controller.call(
                 request.tool_call["name"],
-                request.tool_call["args"],
+                self._spelled(request),
                 execute=run,
                 **_placed(request.tool_call, place),
             )
@@ -146,7 +147,7 @@ class Gate:
         try:
             reply = await self.controller.acall(
                 request.tool_call["name"],
-                request.tool_call["args"],
+                self._spelled(request),
                 execute=run,
                 **_placed(request.tool_call, place),
             )
@@ -195,10 +196,18 @@ class Gate:
             refuse_retries(tool)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
-            found = self._watched[id(tool)] = (tool, watched(tool))
+            found = self._watched[id(tool)] = (tool, watched(tool), schema_of(tool))
             if not needs_graph(tool):
                 self.controller.bind(tool.name, alone(tool, found[1]))
         return found[1]
+
+    def _spelled(self, request: ToolCallRequest) -> Mapping[str, object]:
+        """Return the arguments that the tool's function would get: by them a call is told apart."""
+        arguments: Mapping[str, object] = request.tool_call["args"]
+        if request.tool is None:
+            return arguments
+        self.see(request.tool)
+        return spelled(self._watched[id(request.tool)][2], arguments)
 
 
 def config_of(request: ToolCallRequest) -> Mapping[str, object]:

@@ -126,6 +126,9 @@ def _code(said: Envelope, case: Case, *, remote: bool) -> Envelope:
         return replace(said, code="UPSTREAM_REFUSED", safe_message=None)
     if case.catalogue.get(code) is None:
         case.counts.unknown_codes += 1
+        if remote and said.recovery is not None:
+            # A word that nobody here defined may say anything: what it asks for counts, not what it is called.
+            return replace(said, code=f.CODES[said.recovery])
     return said
 
 

@@ -20,10 +20,11 @@ from forbear.contract.exceptions import classify_exception
 from forbear.contract.findings import CODES
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.http import classify_http
-from forbear.contract.mcp import classify_mcp, classify_mcp_error
+from forbear.contract.mcp import INTERNAL_ERROR, classify_mcp, classify_mcp_error
+from forbear.contract.process import classify_process, process_error
 from forbear.contract.raised import facts_of, protocol_error
-from forbear.contract.raw import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
-from forbear.contract.rules import by_text
+from forbear.contract.raw import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
+from forbear.contract.rules import by_exception, by_text
 from forbear.core.policy import ToolPolicy
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect, Recovery
@@ -108,6 +109,8 @@ def _judge(raw: Raw, case: Case) -> Envelope:
             return classify_mcp_error(raw, case)
         case Grpc():
             return classify_grpc(raw, case)
+        case Process():
+            return classify_process(raw, case)
 
 
 def _value(value: object, case: Case) -> Envelope:
@@ -129,10 +132,25 @@ def _raised(raised: Raised, case: Case) -> Envelope:
         # Raising it is how an in-process tool speaks the contract, whatever else it returns.
         said = admitted(refused_value(error.code, error.fields), case)
         return said if said is not None else f.unknown(case.effect)
+    end = process_error(error)
+    if end is not None and by_exception(case, _exact(error)) is None:
+        return classify_process(end, case)
     protocol = protocol_error(error)
-    if protocol is not None:
+    if protocol is not None and not _hides_answer(protocol, raised):
         return _judge(protocol, case)
     return classify_exception(facts_of(raised), case)
+
+
+def _exact(error: BaseException) -> tuple[str, ...]:
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__)
+
+
+def _hides_answer(protocol: Grpc | McpError, raised: Raised) -> bool:
+    """Tell whether an MCP client made its error of an HTTP answer that a client of ours saw."""
+    seen = raised.seen
+    return (
+        isinstance(protocol, McpError) and protocol.code == INTERNAL_ERROR and seen is not None and seen.status >= 400
+    )
 
 
 def _finished(envelope: Envelope, case: Case) -> Envelope:

@@ -241,13 +241,15 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
     own_code = facts.phase == "in_tool" and (
         not is_transport or (own.endswith("JSONDecodeError") and case.effect is not Effect.WRITE)
     )
+    # A read may have sent what it likes: its own mistake stays one that other input repairs.
+    own_code = own_code or (facts.own_code and not case.writes and not is_transport)
     behind = any(_is_transport(name, table) and name not in table.kinds["neutral_cause"] for name in path[1:])
     if own_code and not behind:
         return answered_error(case)
     outcome = Outcome.TIMEOUT if "Timeout" in own or own.endswith("TimeoutError") else Outcome.UNKNOWN
     if not is_transport:
         return f.no_answer(case.effect) if behind and not case.writes else f.unknown(case.effect)
-    if _not_sent(facts, path, table) and _may_claim(facts):
+    if (facts.unsent or _not_sent(facts, path, table)) and _may_claim(facts):
         return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
     return f.no_answer(case.effect, may_repeat=case.may_repeat, outcome=outcome)
 

@@ -12,6 +12,7 @@ from forbear.contract.raw import Grpc, Headers, McpError, Raised, RaisedFacts, h
 
 _MAX_CAUSES: Final = 16
 _MAX_BASES: Final = 24
+_MAX_ARGUMENTS: Final = 4
 # The tool's own mistakes, where no boundary was reached (design section 5).
 _OWN_CODE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 # Attributes in which libraries keep the exception behind the exception.
@@ -57,6 +58,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if current.__cause__ is None and not current.__suppress_context__:
             nearest.append(current.__context__)
         nearest.extend(_attribute(current, name) for name in _HIDDEN_CAUSES)
+        # httpcore keeps what it maps in the arguments, and hides it as a cause.
+        held = _attribute(current, "args")
+        if isinstance(held, tuple):
+            nearest.extend(cast("tuple[object, ...]", held)[:_MAX_ARGUMENTS])
         members = _attribute(current, "exceptions")
         if isinstance(members, (tuple, list)):
             nearest.extend(cast("list[object]", members)[:_MAX_CAUSES])
@@ -125,6 +130,10 @@ def facts_of(raised: Raised) -> RaisedFacts:
     response = _attribute(error, "response")
     status = _status(error, response)
     headers, body = _evidence(error, response) if status is not None else ((), "")
+    seen = raised.seen
+    if status is None and seen is not None and 300 <= seen.status <= 599:
+        # The client hides what it was answered; a client of ours below it kept status and header fields.
+        status, headers = seen.status, seen.headers
     sqlstate: str | None = None
     for one in (error, *causes):
         for name in ("sqlstate", "pgcode"):
@@ -137,6 +146,8 @@ def facts_of(raised: Raised) -> RaisedFacts:
         chain=tuple(_names(cause) for cause in causes),
         errno=_number(_attribute(error, "errno")),
         client=raised.client,
+        unsent=raised.unsent,
+        own_code=raised.own_code or raised.phase == "in_tool",
         sqlstate=sqlstate,
         status=status,
         headers=headers,

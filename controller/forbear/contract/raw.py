@@ -51,6 +51,12 @@ class Raised:
     error: BaseException
     phase: str = "unknown"
     client: Client | None = None
+    # What a client of ours was answered below the exception, which may hide it.
+    seen: Http | None = None
+    # A client of ours watched every step: no byte of the last request left.
+    unsent: bool = False
+    # A mistake of the tool's own code, whatever it had sent before.
+    own_code: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,10 @@ class RaisedFacts:
     chain: tuple[tuple[str, ...], ...] = ()
     errno: int | None = None
     client: Client | None = None
+    # Watched step by step: no byte of the last request left, whatever the class says.
+    unsent: bool = False
+    # A mistake of the tool's own code, whatever it had sent before.
+    own_code: bool = False
     sqlstate: str | None = None
     # HTTP evidence that the exception carries; None = none.
     status: int | None = None
@@ -141,7 +151,29 @@ class Grpc:
     trailing_metadata: Headers = ()
 
 
-Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """How a program ended."""
+
+    # None = it has none: a signal ended it, it was not started, or nobody knows.
+    exit_status: int | None = None
+    # Number of the signal that ended it; 0 = one whose number is not known.
+    signal: int | None = None
+    # False = it could not be started.
+    started: bool = True
+    # It was stopped because its time was over.
+    timed_out: bool = False
+    # It runs a command elsewhere (ssh), so that its 255 is its own failure; None = not known, which proves nothing.
+    carrier: bool | None = None
+    # CARRIER: a session was opened, so that the command may have begun; None = not known.
+    session: bool | None = None
+    # CARRIER: the other side's host key is the known one; None = not known.
+    identity_accepted: bool | None = None
+    # What it printed as its result; never read where it failed, except by the author's text rules.
+    output: object = ""
+
+
+Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc | Process
 
 
 def header_pairs(headers: object) -> Headers:

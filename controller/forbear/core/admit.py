@@ -29,11 +29,9 @@ from forbear.core.states import (
     Claim,
     Hold,
     Known,
-    Parked,
     Running,
     Started,
     Stopped,
-    Waiting,
     known_key,
 )
 from forbear.core.steps import count_start, starts_of
@@ -69,7 +67,8 @@ def admit(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     spent = _spent_budget(s, start)
     if spent is not None:
         return _place_and_bar(s, action, start, spent, Rule.BUDGET_SPENT, now)
-    if start.grant is not None and now < start.grant.expires_at:
+    grant = start.grant
+    if grant is not None and now < grant.expires_at and grant.policy == s.policy.digest:
         return _execute(s, action, start, cover, now)
     start = replace(start, grant=None)
     match start.call.verdict.gate:
@@ -254,7 +253,6 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         call=start.call,
         phase=Running(open=(*standing, opened)),
         attempts=attempt,
-        joined=_still_waiting(action, start),
     )
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]
     taken = {hold.key for hold in (*cover.claims, *cover.probes)}
@@ -273,14 +271,6 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         commands=commands,
         answer=Answer.EXECUTED,
     )
-
-
-def _still_waiting(action: Action, start: Start) -> tuple[Call, ...]:
-    """Return the calls of other runs that were told to wait for what starts now."""
-    waiting = action.joined
-    if isinstance(action.phase, (Waiting, Parked)) and all(call.run != action.call.run for call in waiting):
-        waiting = (action.call, *waiting)
-    return tuple(call for call in waiting if call.run != start.call.run) if waiting else ()
 
 
 def _known(call: Call) -> str:

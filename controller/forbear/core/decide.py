@@ -22,7 +22,7 @@ from forbear.core.phases.stale import stale
 from forbear.core.phases.unknown import on_unknown
 from forbear.core.phases.waiting import on_parked, on_waiting
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_observed
+from forbear.core.start import By, Start, is_declared_once, is_observed
 from forbear.core.states import (
     Action,
     Approved,
@@ -44,6 +44,7 @@ from forbear.core.steps import current, enter, leave, resumed, why_over
 from forbear.core.values import Call, InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
+_WAITS = (Waiting, Parked, AwaitingApproval, Approved)
 _GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
 _OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
 IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
@@ -61,7 +62,8 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     Returns:
         Rule, changes, commands and answer. Nothing was changed yet.
     """
-    return _tell_joined(_decide(s, key, event, now))
+    answered = event.call.run if isinstance(event, Proposed) else ""
+    return _tell_joined(s, _decide(s, key, event, now), answered)
 
 
 def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
@@ -106,21 +108,45 @@ def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: S
     return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
-def _tell_joined(decision: Decision) -> Decision:
-    """Tell the runs that had joined a wait or a prompt what became of it, once it is over."""
-    if not any(isinstance(change, Action) and change.joined for change in decision.changes):
-        return decision
+def _tell_joined(s: Snapshot, decision: Decision, answered: str) -> Decision:
+    """Tell the runs that had joined a wait or a prompt what became of it, once it is over; each once.
+
+    Args:
+        s: The state before the decision.
+        decision: The decision.
+        answered: The run that gets this decision's own answer.
+    """
     changes: list[Change] = []
     commands = list(decision.commands)
+    moved = False
     for change in decision.changes:
-        if not isinstance(change, Action) or not change.joined or isinstance(change.phase, _GOES_ON):
+        if not isinstance(change, Action):
             changes.append(change)
             continue
-        told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
-        if told is not None:
-            commands.extend(Announce(action=change.key, told=told, call=call) for call in change.joined)
-        changes.append(replace(change, joined=()))
-    return replace(decision, changes=tuple(changes), commands=tuple(commands))
+        joined = _still_told(s.actions.get(change.key), change, answered)
+        if joined and not isinstance(change.phase, _GOES_ON):
+            told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
+            if told is not None:
+                commands.extend(Announce(action=change.key, told=told, call=call) for call in joined)
+            joined = ()
+        if joined != change.joined:
+            change = replace(change, joined=joined)  # noqa: PLW2901
+            moved = True
+        changes.append(change)
+    return replace(decision, changes=tuple(changes), commands=tuple(commands)) if moved else decision
+
+
+def _still_told(before: Action | None, after: Action, answered: str) -> tuple[Call, ...]:
+    """Return the calls of other runs that are told later, the one that an action was about before among them."""
+    waiting = after.joined
+    if before is not None and before.call.run != after.call.run and isinstance(before.phase, _WAITS):
+        waiting = (before.call, *waiting)
+    if not waiting:
+        return ()
+    # Who is answered right now is told nothing more, unless that answer is to wait.
+    apart_from = {after.call.run} if isinstance(after.phase, _GOES_ON) else {after.call.run, answered}
+    first = {call.run: call for call in reversed(waiting) if call.run not in apart_from}
+    return tuple(first[run] for run in dict.fromkeys(call.run for call in waiting) if run in first)
 
 
 def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
@@ -129,7 +155,7 @@ def _proposed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
     if is_observed(s):
         would = _enforced(s, run, event, now, start)
         started = start_anyway(s, s.action(event.call), start, now)
-        return _count(s, run, event, replace(started, would=would.answer), now)
+        return _count(s, run, event, replace(started, would=would.answer, would_rule=would.rule), now)
     return _enforced(s, run, event, now, start)
 
 
@@ -155,11 +181,16 @@ def _stands_apart(s: Snapshot, call: Call) -> Call:
     """
     if call.verdict.gate is not Gate.ASK:
         return call
-    for action in s.actions.values():
-        if action.call.base == call.action and action.call.run == call.run and isinstance(action.phase, _OPEN):
-            return replace(call, action=action.key, base=call.action)
     standing = s.actions.get(call.action)
     phase = None if standing is None else standing.phase
+    was_done = isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn
+    for action in s.actions.values():
+        if action.call.base != call.action or action.call.run != call.run or not isinstance(action.phase, _OPEN):
+            continue
+        if was_done and not isinstance(action.phase, Running):
+            # It was done in this turn: every run is told so, whatever it was asked about.
+            return call
+        return replace(call, action=action.key, base=call.action)
     if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
         return apart(call)
     if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
@@ -265,9 +296,11 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
     """Decide about a human message, a restart of a run, or an operator's lift."""
     match event:
         case TurnBegan():
-            return _tell_joined(_turn(s, event))
+            return _tell_joined(s, _turn(s, event), "")
         case RunRestarted():
-            return Decision(rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),))
+            return Decision(
+                rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),)
+            )
         case Lifted():
             return _lift(s, event)
 

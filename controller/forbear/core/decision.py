@@ -116,6 +116,7 @@ class Decision:
     clear_forced: bool = False
     # OBSERVE: what would have been answered.
     would: Answer | None = None
+    would_rule: Rule | None = None
     # How a proposal counts for its step: blocked under a refusal that was delivered before; nothing new happened.
     blocked_step: bool = False
     idle_step: bool = False

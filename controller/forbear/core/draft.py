@@ -34,6 +34,10 @@ from forbear.core.states import (
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Answer, Cause, Effect, Scope
 
+# Targets of a turn whose last writer is remembered. A forgotten one counts as written by nobody else: its completed
+# call is delivered from the record rather than run twice.
+MAX_TARGETS = 64
+
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
@@ -137,7 +141,7 @@ def succeeded(tree: Tree, call: Call, *, is_write: bool) -> Tree:
     target_writes = tree.target_writes
     if call.target_declared and call.target is not None:
         others = tuple(entry for entry in target_writes if entry[0] != call.target)
-        target_writes = (*others, (call.target, call.action, writes))
+        target_writes = (*others[-MAX_TARGETS:], (call.target, call.action, writes))
     return replace(tree, streaks=streaks, repairs=repairs, writes=writes, target_writes=target_writes)
 
 

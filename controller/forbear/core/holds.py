@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forbear.core.decision import Snapshot
 from forbear.core.identity import field_digest
@@ -127,7 +127,7 @@ def _sort_time(
     if hold.claim is not None:
         waiting.append(hold)
     elif now >= ends_at:
-        if hold.key in passes or call.action in hold.parked or not hold.parked:
+        if hold.key in passes or call.action in hold.parked or not _is_served(hold, ends_at, now, snapshot):
             claims.append(hold)
         else:
             waiting.append(hold)
@@ -135,6 +135,16 @@ def _sort_time(
         barring.append(hold)
     else:
         waiting.append(hold)
+
+
+def _is_served(hold: Hold, ends_at: datetime, now: datetime, snapshot: Snapshot) -> bool:
+    """Say whether the calls that wait for a hold's time come for it.
+
+    Each has a second of its own after the end. Where all of them let theirs go by (nothing runs them, and nobody
+    proposes them any more), the hold has no claimant, and who comes later does not wait for them.
+    """
+    places = timedelta(seconds=len(hold.parked) + 1)
+    return bool(hold.parked) and now < ends_at + places + snapshot.policy.limits.default_wait
 
 
 def _probe_is_due(hold: Hold, snapshot: Snapshot, now: datetime) -> bool:

@@ -19,6 +19,10 @@ INFINITE = float("inf")
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
+class NotCanonical(UsageError):
+    """Arguments that a model can write in JSON text, and that have no canonical form: an infinite number, too deep."""
+
+
 def is_object(value: object) -> TypeGuard[Mapping[object, object]]:
     """Say whether a value is a JSON object; its members are then `object` instead of unknown."""
     return isinstance(value, Mapping)
@@ -34,10 +38,10 @@ def _check(value: object, path: str, depth: int) -> None:
         return
     if isinstance(value, float):
         if not -INFINITE < value < INFINITE:  # false for NaN, too
-            raise UsageError(f"argument {path!r} is not JSON: a number must be finite")
+            raise NotCanonical(f"argument {path!r} is not JSON: a number must be finite")
         return
     if depth >= MAX_DEPTH:
-        raise UsageError(f"argument {path!r} is not JSON: nested deeper than {MAX_DEPTH}")
+        raise NotCanonical(f"argument {path!r} is not JSON: nested deeper than {MAX_DEPTH}")
     if is_object(value):
         for key, member in value.items():
             if not isinstance(key, str):
@@ -63,13 +67,19 @@ def canonical(arguments: Mapping[str, object]) -> str:
     """Return the canonical JSON text of a call's arguments.
 
     Raises:
+        NotCanonical: a number is infinite or has too many digits, or the arguments are nested too deeply.
         UsageError: a value has no JSON form; the message names the path, never the value.
     """
     _check(arguments, "", 0)
     try:
         return _encode(arguments)
     except (TypeError, ValueError):
+        # Mappings and sequences of other kinds.
+        pass
+    try:
         return _encode(_plain(arguments))
+    except ValueError:
+        raise NotCanonical("an argument is not JSON: a number has too many digits") from None
 
 
 def digest(*parts: str) -> str:

@@ -162,7 +162,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     s, action, call, now = draft.s, draft.action, draft.call, draft.now
     limits = s.policy.limits
     if envelope.reset_at is None and limits.on_unknown_reset == "stop":
-        told = replace(envelope, code="NO_RESET_GIVEN", recovery=Recovery.DO_NOT_RETRY, temporary=False)
+        told = _as_stop(envelope, "NO_RESET_GIVEN", None)
         return stop(draft, told, Rule.RETURNED_WAIT_NO_RESET, ticket)
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
@@ -171,14 +171,14 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         # Another answer named a later end for what this call shares with others.
         at = max(at, hold.ends_at)
     if at - now > limits.max_wait:
-        told = replace(envelope, code="WAIT_EXCEEDS_LIMIT", recovery=Recovery.DO_NOT_RETRY, reset_at=reset)
+        told = _as_stop(envelope, "WAIT_EXCEEDS_LIMIT", reset)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_WAIT_TOO_FAR, ticket, ends_at=at)
     allowed = limits.max_retries
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
     if action.retries >= allowed:
-        told = replace(envelope, code="RETRY_EXHAUSTED", recovery=Recovery.DO_NOT_RETRY, reset_at=envelope.reset_at)
+        told = _as_stop(envelope, "RETRY_EXHAUSTED", envelope.reset_at)
         count_refusal(draft, envelope, ticket)
         return stop(draft, told, Rule.RETURNED_RETRY_EXHAUSTED, ticket)
     if len(open_attempts(action)) > 1:
@@ -209,9 +209,16 @@ def _given_back(grant: Grant | None, envelope: Envelope) -> Grant | None:
     return grant
 
 
+def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
+    """Return what a wait became when it ended in a stop; the text of the old code goes with it."""
+    return replace(
+        envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None, temporary=False
+    )
+
+
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold:
     """Close the quota, else the target, else the action (second different call: the operation); an end moves later only."""
-    s, call = draft.s, draft.call
+    call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
     waits = next((entry.waits for entry in draft.tree.streaks if entry.operation == call.operation), 0)
     scope = Scope.ACTION

@@ -12,7 +12,6 @@ from datetime import datetime
 from forbear.core.values import Call, Envelope, Grant
 from forbear.core.vocabulary import Cause, End, Outcome, Scope
 
-
 # Name of the rule where a tool asked through its framework.
 FRAMEWORK = "framework"
 

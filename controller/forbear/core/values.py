@@ -122,3 +122,5 @@ class Grant:
     rule: str
     expires_at: datetime
     actor: str = ""
+    # Digest of the tool's policy and definition that the person saw it under; another one makes it void.
+    policy: str = ""

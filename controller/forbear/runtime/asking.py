@@ -19,6 +19,8 @@ from forbear.runtime.where import Where
 OnBroken = Literal["raise", "block"]
 ON_BROKEN: Final = ("raise", "block")
 
+_TEXTS: Final = ("run", "parent", "principal", "step", "call_id", "source", "turn")
+
 
 class Asking:
     """Makes proposals for one controller."""
@@ -32,8 +34,11 @@ class Asking:
         """Return a proposal.
 
         Raises:
-            UsageError: there is no run id, and the controller is strict.
+            UsageError: an id is no text, or there is no run id and the controller is strict.
         """
+        for name in _TEXTS:
+            if not isinstance(where.get(name) or "", str):
+                raise UsageError(f"{name}: must be a text")
         run = where.get("run")
         if not run:
             run = self._missing_run()

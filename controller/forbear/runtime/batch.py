@@ -6,7 +6,7 @@ Nothing is decided here, and no row but those lines is written.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,20 +53,30 @@ class Pending:
             policy=effect.policy,
             request_id=effect.request_id,
             actor=effect.actor,
+            evidence=effect.evidence,
+            boundaries=effect.boundaries,
         )
 
 
-# A read on the lane that began, and (in a tuple) one that ended.
-Line = Pending | Flight | tuple[Flight]
+# A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.
+Line = Pending | Flight | tuple[Flight] | JournalLine
 
 
-def line_of_waiting(waiting: Line) -> JournalLine:
-    """Return the journal line of what waits."""
-    if isinstance(waiting, Pending):
-        return waiting.line()
-    if isinstance(waiting, tuple):
-        return line_of(waiting[0], ended=True)
-    return line_of(waiting, ended=False)
+def lines_of_waiting(waiting: Sequence[Line]) -> tuple[JournalLine, ...]:
+    """Return the journal lines of what waits. A read that began and ended well among it is one line that says both."""
+    began = {id(one) for one in waiting if isinstance(one, Flight)}
+    ended = {id(one[0]) for one in waiting if isinstance(one, tuple)}
+    lines: list[JournalLine] = []
+    for one in waiting:
+        if isinstance(one, tuple):
+            flight = one[0]
+            lines.append(line_of(flight, ended=True, began=id(flight) in began))
+        elif isinstance(one, Flight):
+            if id(one) not in ended:
+                lines.append(line_of(one, ended=False))
+        else:
+            lines.append(one.line() if isinstance(one, Pending) else one)
+    return tuple(lines)
 
 
 class Batch:
@@ -77,6 +87,8 @@ class Batch:
         self.lines: deque[Line] = deque()
         # Called where many lines wait; it has them written by somebody else. None = the caller writes them.
         self.on_many_lines: Callable[[], None] | None = None
+        # Called with the lines that were written, maybe under the lock of a tree. None = nobody observes.
+        self.on_written: Callable[[list[Line]], None] | None = None
 
     def put_back(self, lines: list[Line]) -> None:
         """Let lines wait on that could not be written."""
@@ -115,10 +127,12 @@ class Batch:
         if not lines:
             return
         try:
-            self._store.commit(Commit(expected={}, journal=tuple(line_of_waiting(waiting) for waiting in lines)))
+            self._store.commit(Commit(expected={}, journal=lines_of_waiting(lines)))
         except BaseException:
             self.put_back(lines)
             raise
+        if self.on_written is not None:
+            self.on_written(lines)
 
 
 def phases_of(effect: Save, decision: Decision) -> tuple[str, str]:

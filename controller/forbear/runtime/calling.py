@@ -13,6 +13,7 @@ from forbear.runtime.broken import broken_reply
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import after_lane, call_flow
 from forbear.runtime.lane import Flight, is_plain
+from forbear.runtime.observing import Traced
 from forbear.runtime.perform import afly, arun_flow, fly, run_flow
 from forbear.runtime.places import prepare_flow
 from forbear.runtime.reply import Reply
@@ -41,6 +42,15 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
         StoreError: the store cannot be written (unless the manner is to answer, or the tool is only observed).
     """
     engine = asking.engine
+    if engine.observing is not None and engine.observing.traces:
+        with Traced(engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
+            traced.reply = _call(asking, tool, arguments, where, executor, manner)
+        return traced.reply
+    return _call(asking, tool, arguments, where, executor, manner)
+
+
+def _call(asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner) -> Reply:
+    engine = asking.engine
     policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
         try:
@@ -54,6 +64,8 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
         if flight is not None:
             ended = fly(flight, executor, arguments, manner.signals)
             reply = _ended_well(asking, flight, ended)
+            if engine.untold:
+                engine.tell()
             return reply if reply is not None else run_flow(_go_on(asking, flight, ended, executor, manner), engine)
     return run_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
 
@@ -62,6 +74,17 @@ async def acall(
     asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner
 ) -> Reply:
     """Answer one call in this task. Raises like `call`."""
+    engine = asking.engine
+    if engine.observing is not None and engine.observing.traces:
+        with Traced(engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
+            traced.reply = await _acall(asking, tool, arguments, where, executor, manner)
+        return traced.reply
+    return await _acall(asking, tool, arguments, where, executor, manner)
+
+
+async def _acall(
+    asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner
+) -> Reply:
     engine = asking.engine
     policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
@@ -76,6 +99,8 @@ async def acall(
         if flight is not None:
             ended = await afly(flight, executor, arguments, manner.signals)
             reply = _ended_well(asking, flight, ended)
+            if engine.untold:
+                engine.tell()
             return (
                 reply if reply is not None else await arun_flow(_go_on(asking, flight, ended, executor, manner), engine)
             )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from forbear.contract.declared_fields import ApprovalFunction
-from forbear.core.identity import action_key, canonical, digest, fingerprint, target_key
+from forbear.core.identity import NotCanonical, action_key, canonical, digest, fingerprint, target_key
 from forbear.core.policy import Arguments, ToolPolicy
 from forbear.core.values import Call, RuleVerdict
 from forbear.core.vocabulary import Gate
@@ -40,11 +40,16 @@ def arguments_of(proposed: object) -> tuple[Mapping[str, object], bool]:
     if isinstance(proposed, str):
         try:
             parsed: object = json.loads(proposed, parse_constant=_refuse_constant)
-        except ValueError:
+        except (ValueError, RecursionError):
+            # Text that nests without end is text that a model can write.
             parsed = None
         if isinstance(parsed, dict):
             return cast("dict[str, object]", parsed), True
-    return {"unreadable": digest("unreadable", raw)}, False
+    return _unreadable(raw), False
+
+
+def _unreadable(raw: str) -> dict[str, object]:
+    return {"unreadable": digest("unreadable", raw)}
 
 
 def _refuse_constant(_name: str) -> object:
@@ -69,7 +74,16 @@ def build(
         UsageError: an argument has no JSON form; the message names its path, never its value.
     """
     arguments, readable = arguments_of(proposed)
-    text = canonical(arguments)
+    key = policy.idempotency_key
+    if key is not None and key.argument in arguments:
+        # The controller writes it: what a model writes there is no part of the call.
+        arguments = {name: value for name, value in arguments.items() if name != key.argument}
+    try:
+        text = canonical(arguments)
+    except NotCanonical as error:
+        # JSON that a model can write, and nobody can take: an input to repair, not a mistake of the caller.
+        arguments, readable = _unreadable(str(error)), False
+        text = canonical(arguments)
     operation = policy.operation or policy.name
     missing = tuple(name for name in policy.required if name not in arguments) if readable else ()
     malformed = ""

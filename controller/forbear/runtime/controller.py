@@ -6,7 +6,7 @@ Façade only: flows are in `flows.py`, decisions in the core. Nothing here looks
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Self, TypeVar, Unpack, overload
 from forbear.contract import Catalogue, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.errors import StoreError, UsageError
+from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
 from forbear.runtime.broken import broken_reply
@@ -25,8 +26,18 @@ from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
+from forbear.runtime.explain import Explanation, explain_flow
 from forbear.runtime.flows import join_flow, propose_flow
-from forbear.runtime.opening import check_clock, open_store, read_catalogue, read_limits, read_mode, threads_for
+from forbear.runtime.opening import (
+    check_clock,
+    evidence_for,
+    open_store,
+    read_catalogue,
+    read_labels,
+    read_limits,
+    read_mode,
+    threads_for,
+)
 from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
@@ -86,6 +97,10 @@ class Controller:
         strict: bool = False,
         mode: str = "enforce",
         worker: bool = True,
+        labels: Mapping[str, str] | None = None,
+        evidence: str | os.PathLike[str] | None = None,
+        keep_evidence: bool = True,
+        observer: Observer | Sequence[Observer] = (),
     ) -> Self:
         """Open a controller on a store.
 
@@ -101,29 +116,41 @@ class Controller:
             strict: A missing run id and an undeclared tool are errors.
             mode: ``"enforce"``, or ``"observe"``: nothing changes for callers, decisions are only recorded.
             worker: Do what is due in this process, in a thread or task of its own, from the first call that waits.
+            labels: What the application says about itself in the record: service, version, region, risk.
+            evidence: Where exception texts, header fields and bodies are kept for operators; None = beside the store's
+                file, which only this user can read. Nothing of it is ever given to a model.
+            keep_evidence: Keep them at all. Without them the journal still says what was decided and why.
+            observer: Is told each decision once (`forbear.observe`); several are told in this order. What one raises
+                breaks no call: it is warned of once and counted in `observer_errors`.
 
         Raises:
             ConfigError: an option is wrong.
+            UsageError: an observer is none.
             SchemaTooNew: a newer release wrote the database.
             StoreError: the store cannot be opened.
         """
         clock = SystemClock() if clock is None else clock
         check_clock(clock)
+        ids = SystemIds() if ids is None else ids
         bounds, word, codes = read_limits(limits), read_mode(mode), read_catalogue(catalogue)
+        said = read_labels(labels)
         opened = open_store(path, clock) if store is None else store
         try:
             engine = Engine(
                 store=opened,
                 clock=clock,
-                ids=SystemIds() if ids is None else ids,
+                ids=ids,
                 tools=Toolbox(bounds, mode=word, strict=strict),
                 limits=bounds,
                 catalogue=codes,
                 approver=approver,
                 strict=strict,
                 threads=threads_for(opened),
+                evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence, at_once=worker),
+                labels=said,
             )
             engine.on_ready = on_ready
+            engine.observe(tuple(observer) if isinstance(observer, Sequence) else (observer,))
             return cls(engine, worker=worker)
         except BaseException:
             opened.close()
@@ -141,9 +168,18 @@ class Controller:
         try:
             self._engine.world.batch.flush()
         finally:
+            if self._engine.world.evidence is not None:
+                self._engine.world.evidence.close()
+            self._engine.tell()
             self._engine.store.close()
             if self._engine.threads is not None:
                 self._engine.threads.shutdown(wait=False)
+
+    @property
+    def observer_errors(self) -> Mapping[str, int]:
+        """Return how often observers raised, by their class; what they raised is not kept."""
+        observing = self._engine.observing
+        return {} if observing is None else dict(observing.errors)
 
     def __enter__(self) -> Self:
         return self
@@ -274,7 +310,7 @@ class Controller:
         """
         ask = self._asking.ask(tool, arguments, where)
         try:
-            return run_flow(propose_flow(self._engine, ask), self._engine)
+            return self._marked(run_flow(propose_flow(self._engine, ask), self._engine))
         except StoreError:
             if answers_broken(on_broken):
                 return broken_reply(self._engine, ask)
@@ -286,7 +322,7 @@ class Controller:
         """Do what `propose` does, in a task: the approval rule may be async."""
         ask = self._asking.ask(tool, arguments, where)
         try:
-            return await arun_flow(propose_flow(self._engine, ask), self._engine)
+            return self._marked(await arun_flow(propose_flow(self._engine, ask), self._engine))
         except StoreError:
             if answers_broken(on_broken):
                 return broken_reply(self._engine, ask)
@@ -305,11 +341,19 @@ class Controller:
         Raises:
             StoreError: the store cannot be written; the end is committed before the tree's next decision.
         """
-        return run_flow(end_flow(self._engine, attempt, ended_of(result, signals)), self._engine)
+        flow = end_flow(self._engine, attempt, ended_of(result, signals))
+        return self._marked(run_flow(flow, self._engine), attempt)
 
     async def asettle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
         """Do what `settle` does, in a task."""
-        return await arun_flow(end_flow(self._engine, attempt, ended_of(result, signals)), self._engine)
+        flow = end_flow(self._engine, attempt, ended_of(result, signals))
+        return self._marked(await arun_flow(flow, self._engine), attempt)
+
+    def _marked(self, reply: Reply, attempt: Attempt | None = None) -> Reply:
+        """Note for spans what the caller of the two halves executes."""
+        if self._engine.observing is not None:
+            self._engine.observing.mark(reply, attempt)
+        return reply
 
     def join(self, reply: Reply) -> Reply:
         """Wait for the attempt whose result answers this call too (`reply.joins`)."""
@@ -324,11 +368,14 @@ class Controller:
     @contextmanager
     def inside(self, attempt: Attempt) -> Generator[None]:
         """Mark the code that runs an attempt: a run that starts in it is a child. `call` does this by itself."""
-        token = INSIDE.set(Inside(self._engine, attempt.root, attempt.run, attempt.call_id))
+        inside = Inside(self._engine, attempt.root, attempt.run, attempt.call_id)
+        token = INSIDE.set(inside)
         try:
             yield
         finally:
             INSIDE.reset(token)
+            if inside.trail is not None:
+                self._engine.keep_trail(attempt, inside.trail)
 
     # ---- runs -------------------------------------------------------------------------------------------------------
 
@@ -339,6 +386,15 @@ class Controller:
             UsageError: the run belongs to another tree or draws from another principal.
         """
         return RunHandle(self._engine, run, parent, principal)
+
+    def explain(self, request_id: str) -> Explanation:
+        """Say in words what became of a request: each step, what holds now, what was told, what a person can do.
+
+        Raises:
+            StoreError: the journal cannot be read, or lines that wait for it cannot be written.
+            UsageError: the journal does not know the request.
+        """
+        return run_flow(explain_flow(self._engine, request_id), self._engine)
 
     # ---- what is due ------------------------------------------------------------------------------------------------
 

@@ -46,20 +46,26 @@ def _escaped(char: str) -> str:
     return char
 
 
-def shown(arguments: str, secret: tuple[str, ...]) -> tuple[Shown, ...]:
-    """Return the frozen arguments of a call, argument by argument; `arguments` is canonical JSON."""
+def shown(arguments: str, secret: tuple[str, ...], *, limit: int | None = MAX_SHOWN) -> tuple[Shown, ...]:
+    """Return the frozen arguments of a call, argument by argument.
+
+    Args:
+        arguments: Canonical JSON.
+        secret: Names that are hidden, at any depth.
+        limit: Characters of one argument that are shown; None = all.
+    """
     parsed: dict[str, object] = json.loads(arguments)
-    return tuple(_shown(name, value, secret) for name, value in parsed.items())
+    return tuple(_shown(name, value, secret, limit) for name, value in parsed.items())
 
 
-def _shown(name: str, value: object, secret: tuple[str, ...]) -> Shown:
+def _shown(name: str, value: object, secret: tuple[str, ...], limit: int | None) -> Shown:
     kind, length = _kind(value)
     if name in secret:
         return Shown(name=visible(name), type=kind, text=HIDDEN, length=length, hidden=True)
     safe = _without(value, secret)
     raw = safe if isinstance(safe, str) else json.dumps(safe, ensure_ascii=False)
-    text = visible(raw[:MAX_SHOWN])
-    return Shown(name=visible(name), type=kind, text=text, length=length, cut=len(raw) > MAX_SHOWN)
+    text = visible(raw[:limit])
+    return Shown(name=visible(name), type=kind, text=text, length=length, cut=limit is not None and len(raw) > limit)
 
 
 def _without(value: object, secret: tuple[str, ...]) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -42,6 +42,15 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Write a piece of evidence; the answer is the digest that the journal line carries."""
+
+    request_id: str
+    # Makes the piece with the key of argument digests.
+    make: Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
     """Commit a decision with its journal line, then apply it to the working set; False = somebody committed first."""
 
@@ -64,6 +73,9 @@ class Save:
     first: tuple[str, ...] = ()
     # The tool is only observed: nothing is scheduled for it.
     observed: bool = False
+    # Digest of the evidence about what ended the attempt; boundaries that its execution reached.
+    evidence: str = ""
+    boundaries: tuple[str, ...] = ()
     # Kept in memory and journalled with the next batch (declared reads that start or succeed).
     volatile: bool = False
 
@@ -92,7 +104,7 @@ class PutRow:
     journal: tuple[JournalLine, ...] = ()
 
 
-Effect = Load | ReadClock | Fetch | Save | Belong | ReadScope | PutRow
+Effect = Load | ReadClock | Fetch | Keep | Save | Belong | ReadScope | PutRow
 Program = Generator[Effect, object, T]
 
 
@@ -117,6 +129,13 @@ def fetch(scope: str, kind: str, key: str) -> Program[Row | None]:
     """Return one row."""
     got = yield Fetch(scope=scope, kind=kind, key=key)
     assert got is None or isinstance(got, Row)
+    return got
+
+
+def keep(request_id: str, make: Callable[[bytes], bytes]) -> Program[str]:
+    """Return the digest of a piece of evidence that was written."""
+    got = yield Keep(request_id=request_id, make=make)
+    assert isinstance(got, str)
     return got
 
 

@@ -107,7 +107,8 @@ class EmbeddedWorker:
         """Return the seconds until the next look; None = until something is scheduled."""
         due_us = self._engine.store.next_due_us()
         if due_us is None:
-            return None
+            # Another process may answer what waits here for a person, and the application wants to hear of it.
+            return POLL if self._engine.on_ready is not None and self._engine.world.waiting_roots() else None
         left = (from_us(due_us) - self._engine.clock.now()) / timedelta(seconds=1)
         # What is overdue and still there cannot be worked on here: no busy loop.
         return POLL if first or left <= 0 else min(left, POLL)
@@ -165,6 +166,7 @@ class JournalWriter:
             # What cannot be written waits on; the next read that would add to a long backlog meets the error itself.
             with suppress(StoreError):
                 self._engine.world.batch.flush()
+            self._engine.tell()
 
     def stop(self) -> None:
         """Write no more; what waits is written by whoever closes."""

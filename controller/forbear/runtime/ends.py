@@ -5,15 +5,17 @@ The exception that ended an attempt is never raised here: it goes on after its e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from forbear.contract import Raw
+from forbear.contract import Raised, Raw, witnessed
 from forbear.core.events import Cancelled, Interrupted, Lost
 from forbear.core.vocabulary import COMPLETED
 from forbear.errors import StoreError
 from forbear.runtime.asked import Decided
 from forbear.runtime.engine import Engine
 from forbear.runtime.inspection import looked_flow
+from forbear.runtime.leaving import Left
 from forbear.runtime.notes import keep
 from forbear.runtime.program import settle, tell
 from forbear.runtime.reply import Attempt, Reply
@@ -29,8 +31,8 @@ from forbear.runtime.steps import (
 CHECKS: Final = "\x1fchecks"
 
 
-def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
-    """Judge what an attempt returned and decide what it means."""
+def settle_flow(engine: Engine, attempt: Attempt, raw: Raw, ended: Ended) -> Flow[Reply]:
+    """Judge what an attempt returned and decide what it means; `ended` is how it ended, for the record."""
     policy = engine.tools.known_policy(attempt.tool)
     value = payload(raw)
     # What the controller ran by itself has no caller who gets the value: it is kept for the run.
@@ -46,6 +48,7 @@ def settle_flow(engine: Engine, attempt: Attempt, raw: Raw) -> Flow[Reply]:
         result=result,
         value=value,
         announce=attempt.by_controller,
+        leaves=Left(engine, attempt, ended, policy),
     )
     decided = yield from transact(program, attempt.root)
     reply = _landed(attempt, decided, engine.answer(decided, asked, value=value))
@@ -79,11 +82,14 @@ def end_flow(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
 
 def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
     ticket, request_id = engine.ids.ticket(), attempt.request_id
+    if ended.trail is None and (trail := engine.take_trail(attempt)) is not None:
+        raw = witnessed(ended.raw, trail) if isinstance(ended.raw, Raised) else ended.raw
+        ended = replace(ended, raw=raw, trail=trail)
     event: Interrupted | Cancelled | Lost
     match ended.how:
         case How.ANSWERED:
             assert ended.raw is not None
-            return (yield from settle_flow(engine, attempt, ended.raw))
+            return (yield from settle_flow(engine, attempt, ended.raw, ended))
         case How.SIGNAL:
             event = Interrupted(attempt=attempt.number, ticket=ticket)
         case How.CANCELLED:
@@ -94,5 +100,6 @@ def _end(engine: Engine, attempt: Attempt, ended: Ended) -> Flow[Reply]:
             event = Lost(attempt=attempt.number, ticket=ticket, request_id=request_id, died=False)
     policy = engine.tools.known_policy(attempt.tool)
     asked = engine.asked(attempt.root, attempt.call, policy, request_id=request_id)
-    decided = yield from transact(tell(asked, event, attempt=attempt.number, here=True), attempt.root)
+    leaves = Left(engine, attempt, ended, policy)
+    decided = yield from transact(tell(asked, event, attempt=attempt.number, here=True, leaves=leaves), attempt.root)
     return _landed(attempt, decided, engine.answer(decided, asked))

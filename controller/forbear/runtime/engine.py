@@ -8,19 +8,22 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Final, cast
 
-from forbear.contract import Catalogue, Http, Raw, classify, poll_finished
+from forbear.audit.evidence import EvidenceStore
+from forbear.contract import Catalogue, Http, Raised, Raw, Trail, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
 from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome
+from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
@@ -28,9 +31,10 @@ from forbear.runtime.display import HIDDEN
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import digest_of
-from forbear.runtime.rows import tree_scope
+from forbear.runtime.rows import opened_line, tree_scope
 from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
@@ -39,6 +43,10 @@ MAX_HELD_VALUES: Final = 256
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
 REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+
+
+class UnreadableResult(Exception):
+    """A tool returned an object that raised when it was looked at: nobody knows what it said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,8 @@ class Engine:
         approver: bool,
         strict: bool,
         threads: ThreadPoolExecutor | None,
+        evidence: EvidenceStore | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -88,6 +98,13 @@ class Engine:
         self.owner = ids.owner()
         store.register(self.owner)
         self.world = WorkingSet(store, clock)
+        self.world.evidence = evidence
+        # The application's closed labels; every writer's lines are preceded by them.
+        self.labels: Mapping[str, str] = labels or {}
+        if self.labels:
+            self.world.batch.lines.append(opened_line(clock.now(), self.owner, self.labels))
+        # Names the trace that a call belongs to; set by whoever observes.
+        self.trace_id: Callable[[], str] = _no_trace
         self.closed = False
         # Runs that were seen, and the root of their tree.
         self.roots: dict[str, str] = {}
@@ -103,10 +120,15 @@ class Engine:
         self.on_ready: Callable[[Reply], None] | None = None
         # Called with what a tool answered after its timeout (set by the flows, which settle it).
         self.on_late: Callable[[Attempt, Ended], None] | None = None
+        # Who is told of decisions, and what they are still to be told; None = nobody, nothing ever.
+        self.observing: Observing | None = None
+        self.untold: Sized = ()
         # Digests of the policies that the store knows to be in use.
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.
         self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
+        # How far executions came that their callers ran and have not settled yet.
+        self._trails: OrderedDict[tuple[str, int], Trail] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -163,6 +185,28 @@ class Engine:
         if self.on_late is not None:
             self.on_late(attempt, ended)
 
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Tell these of every decision from now on.
+
+        Raises:
+            UsageError: one of them is no observer.
+        """
+        if not observers:
+            return
+        self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
+        self.untold = self.observing.untold
+        self.world.observing = self.observing
+        self.world.batch.on_written = self.observing.written
+        for one in observers:
+            named: object = getattr(one, "trace_id", None)
+            if callable(named):
+                self.trace_id = cast("Callable[[], str]", named)
+
+    def tell(self) -> None:
+        """Tell observers what was committed; no lock is held."""
+        if self.untold and self.observing is not None:
+            self.observing.drain()
+
     # ---- from decisions to replies ----------------------------------------------------------------------------------
 
     def judging(
@@ -175,7 +219,13 @@ class Engine:
             raw = replace(raw, request=replace(raw.request, idempotency_key=True))
 
         def judge(now: datetime) -> Returned:
-            said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+            try:
+                said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+                finished = poll_finished(policy, value[0]) if said.outcome in COMPLETED and value is not None else None
+            except Exception:  # noqa: BLE001 - the tool's object: what it raises is neither an answer nor anybody's text
+                lost = Raised(UnreadableResult())
+                said = classify(lost, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
+                finished = None
             envelope = replace(said, request_id=attempt.request_id)
             completed = envelope.outcome in COMPLETED
             return Returned(
@@ -183,7 +233,7 @@ class Engine:
                 envelope=envelope,
                 digest=digest_of(value[0]) if completed and value is not None else "",
                 kept=kept and completed,
-                finished=poll_finished(policy, value[0]) if completed and value is not None else None,
+                finished=finished,
                 ticket=ticket,
             )
 
@@ -201,6 +251,9 @@ class Engine:
         decision = decided.decision
         self.drain_ready()
         if any(isinstance(command, (WakeAt, AskHuman, Inspect)) for command in decision.commands):
+            self.on_work()
+        elif self.on_ready is not None and decided.action is not None and isinstance(decided.action.phase, Unknown):
+            # A person may say elsewhere what became of it.
             self.on_work()
         execute = decided.execute
         call = asked.call if execute is None else execute.call
@@ -251,6 +304,16 @@ class Engine:
         while len(self.held_values) > MAX_HELD_VALUES:
             self.held_values.popitem(last=False)
 
+    def keep_trail(self, attempt: Attempt, trail: Trail) -> None:
+        """Keep how far an execution came until whoever ran it settles it; bounded."""
+        self._trails[attempt.action, attempt.number] = trail
+        while len(self._trails) > MAX_HELD_VALUES:
+            self._trails.popitem(last=False)
+
+    def take_trail(self, attempt: Attempt) -> Trail | None:
+        """Return how far an execution came that is settled now, once."""
+        return self._trails.pop((attempt.action, attempt.number), None) if self._trails else None
+
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
         fresh = self.world.fresh_ready
@@ -261,8 +324,8 @@ class Engine:
                 return
             if self.on_ready is None:
                 continue
-            row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
             try:
+                row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
                 self.on_ready(self.ready_reply(ready, row))
             except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
                 warnings.warn(
@@ -346,6 +409,11 @@ class Engine:
     def use_secret(self, secret: bytes) -> None:
         """Set the key of idempotency keys (64 bytes at most)."""
         self._secret = secret[:64]
+
+
+def _no_trace() -> str:
+    """Name no trace: nobody observes."""
+    return ""
 
 
 def _no_work() -> None:

@@ -16,7 +16,7 @@ from forbear.core.values import Call
 from forbear.core.vocabulary import Answer, Mode
 from forbear.errors import StoreError
 from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
-from forbear.runtime.calls import arguments_of, build, frozen_arguments, judge, unjudged
+from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.lookups import look
@@ -64,8 +64,8 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
         truncated=ask.truncated,
     )
     if not call.malformed and not unjudged(policy):
-        arguments, _ = arguments_of(ask.arguments)
-        call = judge(call, (yield from judge_by(policy, arguments)))
+        # The rule judges what would run, not what the caller may still change.
+        call = judge(call, (yield from judge_by(policy, frozen_arguments(call))))
     asked = engine.asked(root, call, policy, request_id=request_id, reproposes=ask.reproposes)
     program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)

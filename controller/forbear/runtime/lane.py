@@ -10,6 +10,7 @@ No rule may ever be added here: what is not certain is not for the lane.
 
 from __future__ import annotations
 
+import json
 import marshal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from typing import Final, Protocol, TypeGuard, cast
 
+from forbear.contract import Trail
 from forbear.contract.findings import SUCCESS
 from forbear.core.identity import canonical, digest, fingerprint
 from forbear.core.policy import Limits, ToolPolicy
@@ -40,6 +42,8 @@ MAX_KEPT: Final = 4096
 _PLAIN: Final = 2
 # Whether a result is a plain success does not depend on the time; what names a time is none.
 ANY_TIME: Final = from_us(0)
+# A number with more digits than Python writes in JSON has no canonical form.
+_TOO_LONG: Final = 10**600
 _SCALARS: Final = frozenset({str, int, bool, type(None), float})
 
 
@@ -71,6 +75,8 @@ def plain_key(arguments: Mapping[str, object]) -> bytes | None:
         if type(name) is not str or type(value) not in _SCALARS:
             return None
         if type(value) is float and not isfinite(value):
+            return None
+        if type(value) is int and not -_TOO_LONG < value < _TOO_LONG:
             return None
     # Built-in scalars: marshal writes each with its type, so 1, 1.0, True and "1" are four keys.
     return marshal.dumps(sorted(cast("dict[str, str]", arguments).items()), _PLAIN)
@@ -136,7 +142,7 @@ class Flight:
 
     __slots__ = (
         "_request_id", "attempt", "call_id", "ended_us", "entry", "epoch", "forced", "number", "owner", "root", "run",
-        "siblings", "started_us", "step", "turn", "writes",
+        "siblings", "started_us", "step", "trail", "turn", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -161,6 +167,8 @@ class Flight:
         self.number = number
         self.started_us = started_us
         self.ended_us = self.turn = self.writes = self.epoch = 0
+        # What the execution reached, made when something is written down.
+        self.trail: Trail | None = None
         self.siblings = 1
         self.forced = False
         # Set where the tree took the flight over before it ended.
@@ -261,12 +269,23 @@ def plain_success(flight: Flight) -> Envelope:
 # ---- the record ------------------------------------------------------------------------------------------------------
 
 
-def line_of(flight: Flight, *, ended: bool) -> JournalLine:
-    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision."""
+def line_of(flight: Flight, *, ended: bool, began: bool = False) -> JournalLine:
+    """Return the journal line of one half of a flight: the same facts as `rows.line` keeps of the core's decision.
+
+    Args:
+        flight: The execution.
+        ended: The line of its end; False = of its beginning.
+        began: The line of the end says the beginning too (`began_us`, and the phase before it).
+    """
     entry = flight.entry
     action, fingerprint = entry.identity()
     if ended:
-        facts = f'"event":"Returned","before":"Running","after":"Completed","attempt":{flight.number},'
+        before = "Running"
+        if began:
+            before = "Fresh" if flight.number == 1 else "Completed"
+        facts = f'"event":"Returned","before":"{before}","after":"Completed","attempt":{flight.number},'
+        if began:
+            facts += f'"began_us":{flight.started_us},'
         facts += '"answer":"executed","outcome":"success","executed":"yes"'
     else:
         before = "Fresh" if flight.number == 1 else "Completed"
@@ -275,6 +294,7 @@ def line_of(flight: Flight, *, ended: bool) -> JournalLine:
     where = f'"policy":"{entry.policy.digest}","step":{quoted(flight.step)}'
     if flight.call_id:
         where += f',"call_id":{quoted(flight.call_id)}'
+    reached = f',"boundaries":{json.dumps(flight.trail.reached)}' if ended and flight.trail is not None else ""
     return JournalLine(
         at_us=flight.ended_us if ended else flight.started_us,
         scope=tree_scope(flight.root),
@@ -283,5 +303,5 @@ def line_of(flight: Flight, *, ended: bool) -> JournalLine:
         tool=entry.policy.name,
         action=action,
         request_id=flight.request_id,
-        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"}}'.encode(),
+        body=f'{{{facts},{where},"fingerprint":"{fingerprint}"{reached}}}'.encode(),
     )

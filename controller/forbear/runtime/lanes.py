@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Final
 
 from forbear.contract import Raw, Value, classify
@@ -56,19 +57,11 @@ class LaneReply(Reply):
 
 
 _OF_FLIGHT: Final = frozenset({"run", "step", "call_id"})
+# What every reply of the lane says, and the defaults of what it does not set: a new field of Reply is here by itself.
 _UNSET: Final[Mapping[str, object]] = {
+    **{one.name: one.default for one in fields(Reply) if one.default is not MISSING},
     "answer": Answer.EXECUTED,
     "rule": Rule.RETURNED_COMPLETED,
-    "ticket": None,
-    "retry_at": None,
-    "suppressed": False,
-    "clear_forced": False,
-    "attempt": None,
-    "joins": None,
-    "flight": None,
-    "would": None,
-    "completed": (),
-    "pending": (),
 }
 # Set a field of a frozen object, as its own `__init__` does.
 _set = object.__setattr__
@@ -132,6 +125,8 @@ class Lanes:
                 return None
             source, siblings = where.get("source", ""), where.get("siblings", 1)
             call_id = where.get("call_id") or ""
+            if not (type(call_id) is str and type(where.get("step") or "") is str and type(source) is str):
+                return None
             # A call without a step is a step of its own, named by its request.
             own = "" if where.get("step") or call_id else engine.ids.request_id()
             step = where.get("step") or call_id or own
@@ -212,9 +207,12 @@ class Lanes:
             live.lock.release()
 
     def _is_plain_success(self, entry: Entry, raw: Raw) -> bool:
-        said = classify(
-            raw, policy=entry.policy, arguments=entry.arguments, now=ANY_TIME, catalogue=self._engine.catalogue
-        )
+        try:
+            said = classify(
+                raw, policy=entry.policy, arguments=entry.arguments, now=ANY_TIME, catalogue=self._engine.catalogue
+            )
+        except Exception:  # noqa: BLE001 - the tool's object raised: the whole way says what that means
+            return False
         return said is SUCCESS or said == SUCCESS
 
     def _read_us(self) -> int:

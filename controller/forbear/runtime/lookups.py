@@ -76,6 +76,13 @@ def is_halted(root: str, run: str) -> Program[bool]:
     return found is not None and found.halted is not None
 
 
+def read_in(root: str, run: str, step: str) -> Program[bool]:
+    """Say whether a read of the step that a run is in succeeded the short way."""
+    live = yield from load(root)
+    done = [entry.done for entry in live.lane.valued.get(run, ())]
+    return any(flight is not None and flight.step == step for flight in done)
+
+
 def unknowns(root: str) -> Program[tuple[Action, ...]]:
     """Return the actions of a tree that may have happened."""
     live = yield from load(root)

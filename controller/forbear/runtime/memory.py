@@ -7,20 +7,34 @@ reads that nobody else needs to know of live here alone. No rule and no tool cal
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import deque
 from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from forbear.audit.evidence import LOST, EvidenceStore
 from forbear.core.decision import Decision, PutKnown
-from forbear.core.states import Action, Hold, Known, Run, Tree
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Hold,
+    Known,
+    Parked,
+    Run,
+    Tree,
+    Unknown,
+    Waiting,
+)
 from forbear.errors import StaleWrite, StoreError
 from forbear.ports import Clock, Commit, Row, Store
-from forbear.runtime.batch import Batch, Pending, line_of_waiting, phases_of
-from forbear.runtime.effects import Belong, Effect, Fetch, Load, PutRow, ReadClock, ReadScope, Save
+from forbear.runtime.batch import Batch, Pending, lines_of_waiting, phases_of
+from forbear.runtime.effects import Belong, Effect, Fetch, Keep, Load, PutRow, ReadClock, ReadScope, Save
 from forbear.runtime.giveback import give_all_back, give_back
 from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
+from forbear.runtime.observing import Observing
 from forbear.runtime.rows import (
     change_rows,
     known_id,
@@ -31,6 +45,8 @@ from forbear.runtime.rows import (
     tree_scope,
 )
 
+# Phases that another process may end, too.
+WAITS: Final = (Waiting, Parked, AwaitingApproval, Approved, Unknown)
 # Trees beyond this many are dropped from memory, the longest unused first.
 MAX_TREES: Final = 1024
 
@@ -50,8 +66,13 @@ class WorkingSet:
         self._epoch = 0
         # Decisions about reads that wait for the next commit of anybody.
         self.batch = Batch(store)
+        # Where exception texts, header fields and bodies are kept; None = nowhere.
+        self.evidence: EvidenceStore | None = None
+        self._warned = False
         # Results that became ready and that nobody was called about yet.
         self.fresh_ready: deque[tuple[str, Ready]] = deque(maxlen=MAX_TREES)
+        # Who is told of decisions; None = nobody.
+        self.observing: Observing | None = None
 
     # ---- entering a tree --------------------------------------------------------------------------------------------
 
@@ -96,6 +117,14 @@ class WorkingSet:
         """Return a tree that is in memory, without its lock."""
         return self._trees.get(root)
 
+    def waiting_roots(self) -> list[str]:
+        """Return the roots of the trees in memory in which something waits for a person or the clock."""
+        return [
+            live.root
+            for live in list(self._trees.values())
+            if any(isinstance(action.phase, WAITS) for action in list(live.actions.values()))
+        ]
+
     # ---- effects ----------------------------------------------------------------------------------------------------
 
     def perform(self, effect: Effect) -> object:
@@ -111,6 +140,8 @@ class WorkingSet:
                 return self.clock.now()
             case Fetch():
                 return self.store.fetch(effect.scope, effect.kind, effect.key)
+            case Keep():
+                return self._keep(effect)
             case Save():
                 return self._save(effect)
             case Belong():
@@ -163,7 +194,7 @@ class WorkingSet:
         holds: dict[str, Hold] = {}
         live.turns = ()
         live.prompts = 0
-        live.ready = {}
+        told, live.ready = live.ready, {}
         for row in found.rows:
             match row.kind:
                 case "tree":
@@ -197,6 +228,9 @@ class WorkingSet:
         live.known = {key: live.known[key] for key in live.volatile_known if key in live.known}
         live.holds = holds
         live.stored_tree, live.stored_runs = stored_tree, runs
+        if not first:
+            # What another process made ready; what the store held when this one came is in the inbox alone.
+            self.fresh_ready.extend((live.root, ready) for key, ready in sorted(live.ready.items()) if key not in told)
         live.version, live.epoch = found.version, epoch
         live.complete = first and found.version == 0
         live.absent.clear()
@@ -231,6 +265,23 @@ class WorkingSet:
             return False
         return True
 
+    def _keep(self, effect: Keep) -> str:
+        """Write a piece of evidence. Never raises: the decision that it belongs to is committed with or without it."""
+        if self.evidence is None:
+            return ""
+        try:
+            return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "
+                    "same, and the lines say that their evidence is lost",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return LOST
+
     def _fetch(self, live: LiveTree, effect: Load) -> None:
         scope = tree_scope(live.root)
         for key in effect.actions:
@@ -250,16 +301,20 @@ class WorkingSet:
     # ---- saving -----------------------------------------------------------------------------------------------------
 
     def _save(self, effect: Save) -> bool:
-        if effect.decision is not None:
-            pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
-            if not effect.volatile:
-                return self._commit(effect, pending)
+        if effect.decision is None:
+            return self._commit(effect, None)
+        pending = Pending(effect, effect.decision, phases_of(effect, effect.decision))
+        noted = None if self.observing is None else self.observing.look(effect, pending)
+        if effect.volatile:
             if pending.starts:
                 self.batch.make_room()
             self._apply(effect)
             self.batch.lines.append(pending)
-            return True
-        return self._commit(effect, None)
+        elif not self._commit(effect, pending):
+            return False
+        if noted is not None and self.observing is not None:
+            self.observing.committed(noted)
+        return True
 
     def _commit(self, effect: Save, pending: Pending | None) -> bool:
         live = effect.live
@@ -280,7 +335,7 @@ class WorkingSet:
             expected={scope: live.version, shared_scope: shared_version, **dict.fromkeys(effect.first, 0)},
             puts=tuple(puts),
             drops=tuple(drops),
-            journal=tuple(line_of_waiting(waiting) for waiting in (lines if pending is None else [*lines, pending])),
+            journal=lines_of_waiting(lines if pending is None else [*lines, pending]),
         )
         try:
             self.store.commit(change)
@@ -298,6 +353,8 @@ class WorkingSet:
             live.version += 1
         self._apply(effect, shared_version + 1 if shared_scope in written else 0)
         self._note_stored(live, puts)
+        if lines and self.batch.on_written is not None:
+            self.batch.on_written(lines)
         return True
 
     def _add_ahead(self, live: LiveTree, puts: list[Row], scope: str) -> None:

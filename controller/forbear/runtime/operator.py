@@ -7,39 +7,37 @@ process last noted (names, no functions).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 from forbear.contract import lint_text
 from forbear.core.events import Denied, Edited, Event, Granted, Inspected, Lifted, Revised
+from forbear.core.identity import canonical
 from forbear.core.policy import ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import Action, Approved, AwaitingApproval, Hold, Parked, Unknown, Waiting
+from forbear.core.states import Action, AwaitingApproval, Hold, Unknown
 from forbear.core.vocabulary import Verdict
 from forbear.errors import UsageError
 from forbear.ports import Clock, Ids, Row
-from forbear.runtime.calls import rebuilt
+from forbear.runtime.calls import frozen_arguments, rebuilt
 from forbear.runtime.controller import Controller
-from forbear.runtime.display import Shown, shown
+from forbear.runtime.display import MAX_SHOWN, Shown, shown
 from forbear.runtime.engine import Engine
-from forbear.runtime.lookups import find_root, noted_policy, parent_of, prompt_facts
+from forbear.runtime.lookups import prompt_facts
+from forbear.runtime.overview import RunView, run_view_flow
+from forbear.runtime.pending import KINDS, Pending, pending_flow, policy_flow
 from forbear.runtime.perform import run_flow
 from forbear.runtime.places import place_flow
 from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
+from forbear.runtime.token import check_token, has_token, may_answer, new_token, random_key, set_token
 
 T = TypeVar("T")
 
 STALE: Final = frozenset({Rule.ANSWER_STALE, Rule.VERDICT_STALE, Rule.LIFTED_NOTHING})
-
-
-_KINDS: Final = frozenset({"action", "hold"})
-_MAX_PATH: Final = 32
 
 
 class _EventOf(Protocol):
@@ -48,45 +46,19 @@ class _EventOf(Protocol):
     def __call__(self, action: Action, actor: str, *, again: bool) -> Event: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """One thing that waits for a person or the clock."""
-
-    # approval, granted, wait, unknown or hold.
-    kind: str
-    ticket: str
-    tool: str
-    source: str
-    run: str
-    # Runs from the root to the one that asked.
-    path: tuple[str, ...]
-    # Rule that asked (approval), cause of the hold, or "".
-    rule: str
-    code: str
-    # What the run was told, in one line.
-    message: str
-    # Digest of exactly this call; an answer must carry it.
-    fingerprint: str
-    arguments: tuple[Shown, ...]
-    since_at: datetime
-    # When it expires, runs, or is looked at; None = it waits for a person.
-    due_at: datetime | None = None
-    # HOLD: what it covers.
-    scope: str = ""
-    # Prompts that were shown for this run tree before.
-    prompts_before: int = 0
-
-
 class Operator:
     """A person's side of one store.
 
     Args:
         at: The controller of this process, or the path or URL of a store.
         actor: Name under which answers are recorded.
+        token: The operator token of the store. Where the store has one (`forbear init`), every answer needs it, from
+            outside the agent's reach; where it has none, the embedding application is the operator.
         clock: The time, where `at` is a path; a test passes its own.
         ids: Request ids and tickets, likewise.
 
     Raises:
+        NotOperator: a token was passed and it is not that of the store.
         StoreError: the store cannot be opened.
     """
 
@@ -95,6 +67,7 @@ class Operator:
         at: Controller | str | os.PathLike[str],
         *,
         actor: str = "operator",
+        token: str | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -103,6 +76,13 @@ class Operator:
             at = self._own = Controller.open(at, clock=clock, ids=ids, worker=False)
         self._engine: Engine = at.engine
         self._actor = actor
+        self._token = token
+        if token is not None:
+            try:
+                self._do(self._check(actor))
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Close the store where this object opened it."""
@@ -120,87 +100,67 @@ class Operator:
     def _do(self, flow: Flow[T]) -> T:
         return run_flow(flow, self._engine)
 
+    # ---- the token --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_token(self) -> bool:
+        """Say whether the store has an operator token."""
+        return self._do(transact(has_token(), None))
+
+    @property
+    def may_answer(self) -> bool:
+        """Say whether this object may answer: it was given the store's token, or the store has none."""
+        return self._do(transact(may_answer(self._token), None))
+
+    def make_token(self, *, replace: bool = False) -> str:
+        """Give the store an operator token and return it, this once: only a keyed digest of it is stored.
+
+        Args:
+            replace: The store has a token (the one that this object was given) and gets another one.
+
+        Raises:
+            NotOperator: the store has a token and this object was not given it; nothing was changed.
+            UsageError: the store has a token and no other one is wanted, or none to replace; nothing was changed.
+        """
+        ids = self._engine.ids
+        token, key = new_token(ids), random_key(ids)
+        self._do(transact(set_token(token, key, old=self._token, replaces=replace), None))
+        self._token = token
+        return token
+
+    def _check(self, actor: str) -> Flow[None]:
+        yield from transact(check_token(self._token, actor=actor), None)
+
     # ---- what waits -------------------------------------------------------------------------------------------------
 
-    def pending(self) -> tuple[Pending, ...]:
-        """Return everything that waits, oldest first: prompts, waits, unknown outcomes, holds."""
-        return tuple(self._do(self._pending(row)) for row in self._engine.store.tickets() if row.kind in _KINDS)
+    def pending(self, *, whole: bool = False) -> tuple[Pending, ...]:
+        """Return everything that waits, oldest first: prompts, waits, unknown outcomes, holds.
 
-    def _pending(self, row: Row) -> Flow[Pending]:
-        if row.kind == "hold":
-            return (yield from self._held(stored(row, Hold)))
-        action = stored(row, Action)
-        root = row.scope.removeprefix("tree:")
-        call, phase = action.call, action.phase
-        policy = yield from self._policy(call.tool)
-        before = 0
-        rule, due_at, since_at, told = "", None, None, None
-        if isinstance(phase, AwaitingApproval):
-            kind, rule, told = "approval", phase.rule, phase.told
-            since_at, due_at = phase.asked_at, phase.expires_at
-            before = (yield from transact(prompt_facts(root, phase.ticket), None)).before
-        elif isinstance(phase, (Waiting, Parked)):
-            kind, told, since_at = "wait", phase.told, phase.since_at
-            due_at = phase.retry_at if isinstance(phase, Waiting) else phase.run_at
-        elif isinstance(phase, Unknown):
-            kind, told, since_at, due_at = "unknown", phase.told, phase.started_at, phase.inspect_at
-        else:
-            assert isinstance(phase, Approved)
-            kind, rule, due_at = "granted", phase.grant.rule, phase.run_at or phase.grant.expires_at
-            since_at = due_at
-        envelope = None if told is None else self._engine.envelope(told, "")
-        return Pending(
-            kind=kind,
-            ticket=row.ticket or "",
-            tool=call.tool,
-            source=call.source,
-            run=call.run,
-            path=(yield from self._path(root, call.run)),
-            rule=rule,
-            code="" if envelope is None else envelope.code,
-            message="" if envelope is None else envelope.safe_message or "",
-            fingerprint=call.fingerprint,
-            arguments=shown(call.arguments, policy.secret),
-            since_at=since_at,
-            due_at=due_at,
-            prompts_before=before,
-        )
+        Args:
+            whole: Show every argument to its end, however long it is.
+        """
+        limit = None if whole else MAX_SHOWN
+        rows = self._engine.store.tickets()
+        return tuple(self._do(pending_flow(self._engine, row, limit)) for row in rows if row.kind in KINDS)
 
-    def _held(self, hold: Hold) -> Flow[Pending]:
-        envelope = self._engine.envelope(hold.told, "")
-        root = (yield from transact(find_root(hold.run), None)).link or hold.run
-        return Pending(
-            kind="hold",
-            ticket=hold.ticket,
-            tool=hold.tool,
-            source="",
-            run=hold.run,
-            path=(yield from self._path(root, hold.run)),
-            rule=hold.cause.name.lower(),
-            code=hold.code,
-            message=envelope.safe_message or "",
-            fingerprint="",
-            arguments=(),
-            since_at=hold.placed_at,
-            due_at=hold.ends_at,
-            scope=hold.scope.value,
-        )
+    def find(self, ticket: str) -> tuple[Pending, ...]:
+        """Return what waits under a ticket, or under the tickets that begin with this text; arguments are whole.
 
-    def _path(self, root: str, run: str) -> Flow[tuple[str, ...]]:
-        path = [run]
-        while path[0] != root and len(path) < _MAX_PATH:
-            parent = yield from transact(parent_of(root, path[0]), root)
-            path.insert(0, parent or root)
-        return tuple(path)
+        An action and the hold that it placed carry one ticket.
+        """
+        rows = [
+            row for row in self._engine.store.tickets() if row.kind in KINDS and (row.ticket or "").startswith(ticket)
+        ]
+        exact = [row for row in rows if row.ticket == ticket]
+        return tuple(self._do(pending_flow(self._engine, row, None)) for row in exact or rows)
 
-    def _policy(self, tool: str) -> Flow[ToolPolicy]:
-        """Return what is known about a tool: declared here, else as the agent's process noted it last."""
-        tools = self._engine.tools
-        if not tools.is_declared(tool):
-            noted = yield from transact(noted_policy(tool, self._engine.limits), None)
-            if noted is not None:
-                tools.remember(noted)
-        return tools.known_policy(tool)
+    def run(self, run: str) -> RunView:
+        """Return one run: its place, turn, halt, calls, and what waits in it and in its children.
+
+        Raises:
+            UsageError: the store does not know the run.
+        """
+        return self._do(run_view_flow(self._engine, run))
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -216,6 +176,7 @@ class Operator:
             reproposes: The framework proposes the call again by itself; default: as it said when it proposed.
 
         Raises:
+            NotOperator: the store has an operator token, and this object was not given it; nothing was changed.
             UsageError: the ticket is unknown, answered or expired, or is about another call; nothing was changed.
             StoreError: the store cannot be written; nothing was changed.
         """
@@ -285,10 +246,47 @@ class Operator:
 
         return self._do(self._answer(ticket, fingerprint, actor, event, tool=tool))
 
+    def change(
+        self,
+        ticket: str,
+        fingerprint: str,
+        changes: Mapping[str, object],
+        *,
+        drop: Collection[str] = (),
+        tool: str | None = None,
+        actor: str | None = None,
+    ) -> Reply:
+        """Edit single arguments of the call; the others stay as they are, also those that are hidden.
+
+        Raises like `edit`, and where the call has no argument that is to be dropped.
+        """
+        # That this is still the call with the fingerprint is checked where the answer is committed.
+        return self.edit(ticket, fingerprint, self._changed(ticket, changes, drop), tool=tool, actor=actor)
+
+    def preview(self, ticket: str, changes: Mapping[str, object], *, drop: Collection[str] = ()) -> tuple[Shown, ...]:
+        """Return the arguments of the call as they would be after `change`, as an approver sees them.
+
+        Raises:
+            UsageError: the ticket is not that of an open prompt, a change has no JSON form, or an argument that is to be
+                dropped is not there.
+        """
+        arguments = canonical(self._changed(ticket, changes, drop))
+        secret = self._do(policy_flow(self._engine, self._prompted(ticket)[1].call.tool)).secret
+        return shown(arguments, secret, limit=None)
+
+    def _changed(self, ticket: str, changes: Mapping[str, object], drop: Collection[str]) -> dict[str, object]:
+        arguments = frozen_arguments(self._prompted(ticket)[1].call)
+        for name in drop:
+            if name not in arguments:
+                raise UsageError(f"drop: the call has no argument {name!r}")
+            del arguments[name]
+        return {**arguments, **changes}
+
     def resolve(self, ticket: str, verdict: Verdict | str, *, actor: str | None = None) -> Reply:
         """Say what became of an unknown write: ``applied``, ``not_applied`` or ``cannot_tell``.
 
         Raises:
+            NotOperator: the store has an operator token, and this object was not given it; nothing was changed.
             UsageError: the ticket is not that of an unknown outcome, or the verdict is no verdict; nothing was changed.
         """
         try:
@@ -301,6 +299,7 @@ class Operator:
         """End a hold by its ticket, or the halt of a run.
 
         Raises:
+            NotOperator: the store has an operator token, and this object was not given it; nothing was changed.
             UsageError: there is nothing to lift; nothing was changed.
         """
         if bool(ticket) == bool(run):
@@ -316,6 +315,14 @@ class Operator:
         # A hold and the action that placed it carry one ticket.
         return next((one for one in self._engine.store.tickets(kind) if one.ticket == ticket), None)
 
+    def _prompted(self, ticket: str) -> tuple[str, Action, AwaitingApproval]:
+        """Return an open prompt: the root of its tree, its action and its phase."""
+        row = self._find(ticket, "action")
+        action = None if row is None else stored(row, Action)
+        if row is None or action is None or not isinstance(action.phase, AwaitingApproval):
+            raise UsageError(f"ticket {ticket!r}: is not that of an open prompt (unknown, or answered already)")
+        return row.scope.removeprefix("tree:"), action, action.phase
+
     def _answer(
         self,
         ticket: str,
@@ -327,21 +334,17 @@ class Operator:
         note: str = "",
     ) -> Flow[Reply]:
         engine = self._engine
-        row = self._find(ticket, "action")
-        action = None if row is None else stored(row, Action)
-        if row is None or action is None or not isinstance(action.phase, AwaitingApproval):
-            raise UsageError(f"ticket {ticket!r}: is not that of an open prompt (unknown, or answered already)")
-        phase = action.phase
+        yield from self._check(actor or self._actor)
+        root, action, phase = self._prompted(ticket)
         if phase.by_framework:
             raise UsageError(f"ticket {ticket!r}: is answered through the framework that asked")
         if phase.fingerprint != fingerprint:
             raise UsageError("fingerprint: must be that of the call that the prompt shows")
         if engine.clock.now() >= phase.expires_at:
             raise UsageError(f"ticket {ticket!r}: the prompt has expired")
-        root = row.scope.removeprefix("tree:")
-        policy = yield from self._policy(action.call.tool)
+        policy = yield from policy_flow(engine, action.call.tool)
         if tool is not None:
-            yield from self._policy(tool)
+            yield from policy_flow(engine, tool)
         facts = yield from transact(prompt_facts(root, ticket), None)
         said = event(action, actor or self._actor, again=facts.reproposes)
         asked = engine.asked(
@@ -359,12 +362,13 @@ class Operator:
 
     def _resolve(self, ticket: str, verdict: Verdict, actor: str) -> Flow[Reply]:
         engine = self._engine
+        yield from self._check(actor)
         row = self._find(ticket, "action")
         action = None if row is None else stored(row, Action)
         if row is None or action is None or not isinstance(action.phase, Unknown):
             raise UsageError(f"ticket {ticket!r}: is not that of an unknown outcome (unknown, or resolved already)")
         root = row.scope.removeprefix("tree:")
-        policy = yield from self._policy(action.call.tool)
+        policy = yield from policy_flow(engine, action.call.tool)
         request_id = engine.ids.request_id()
         asked = engine.asked(root, action.call, policy, request_id=request_id, actor=actor)
         event = Inspected(verdict=verdict, source="person", actor=actor, request_id=request_id)
@@ -375,6 +379,7 @@ class Operator:
 
     def _lift(self, ticket: str, run: str, actor: str) -> Flow[None]:
         engine = self._engine
+        yield from self._check(actor)
         hold: str | None = None
         if ticket:
             row = self._find(ticket, "hold")

@@ -16,10 +16,23 @@ from concurrent.futures import TimeoutError as WaitTimeout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
-from forbear.contract import Grpc, Http, Mcp, McpError, Raised, RaisedFacts, Raw, Value
-from forbear.contract.raised import phase_of
+from forbear.contract import (
+    Grpc,
+    Http,
+    Mcp,
+    McpError,
+    Process,
+    Raised,
+    RaisedFacts,
+    Raw,
+    Trail,
+    Value,
+    phase_of,
+    witnessed,
+)
+from forbear.contract.boundaries import EXECUTION
 from forbear.core.values import RuleVerdict
 from forbear.ports import Clock
 from forbear.runtime.calls import UNAVAILABLE, awaited, begin_judging, judged
@@ -32,7 +45,7 @@ T = TypeVar("T")
 
 # Types of results that nobody can await.
 _AT_ONCE = frozenset({dict, str, list, int, float, bool, type(None), tuple, bytes})
-_RAW = (Value, Raised, RaisedFacts, Http, Mcp, McpError, Grpc)
+_RAW = (Value, Raised, RaisedFacts, Http, Mcp, McpError, Grpc, Process)
 
 
 class Surroundings(Protocol):
@@ -53,12 +66,16 @@ class Surroundings(Protocol):
         """Threads for store calls that may block an event loop; None = they may not."""
         ...
 
+    def tell(self) -> None:
+        """Tell observers what was committed; no lock is held."""
+        ...
+
     def late(self, attempt: Attempt, ended: Ended) -> None:
         """Feed what a tool answered after its timeout was over."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inside:
     """The governed call that this code runs in: a run that starts here is its child."""
 
@@ -66,10 +83,14 @@ class Inside:
     root: str
     run: str
     call_id: str
+    # What the execution reached, made when something is written down.
+    trail: Trail | None = None
 
 
 class Within(Protocol):
     """What `INSIDE` holds: an `Inside`, or a call on the lane."""
+
+    trail: Trail | None
 
     @property
     def owner(self) -> object:
@@ -92,7 +113,8 @@ class Within(Protocol):
         ...
 
 
-INSIDE: ContextVar[Within | None] = ContextVar("forbear_inside", default=None)
+# One variable for both: where adapters write down what an execution reached, and whose child a new run is.
+INSIDE = cast("ContextVar[Within | None]", EXECUTION)
 
 
 # ---- sync -----------------------------------------------------------------------------------------------------------
@@ -122,7 +144,10 @@ def run_flow(flow: Flow[T], here: Surroundings) -> T:
 def _take_step(step: Step, here: Surroundings) -> object:
     match step:
         case Transact():
-            return drive(step.program, here.world, step.root)
+            try:
+                return drive(step.program, here.world, step.root)
+            finally:
+                here.tell()
         case Judge():
             return awaited(begin_judging(step.policy, step.arguments))
         case Perform():
@@ -141,9 +166,10 @@ def _seconds(until: datetime, clock: Clock) -> float:
 def _perform(step: Perform, here: Surroundings) -> Ended:
     if step.timeout is not None:
         return _perform_for(step, here, step.timeout.total_seconds())
-    token = INSIDE.set(_inside(step.attempt, here))
+    inside = _inside(step.attempt, here)
+    token = INSIDE.set(inside)
     try:
-        return _ran(step)
+        return _ran(step, inside)
     finally:
         INSIDE.reset(token)
 
@@ -152,39 +178,41 @@ def _inside(attempt: Attempt, here: Surroundings) -> Inside:
     return Inside(here, attempt.root, attempt.run, attempt.call_id)
 
 
-def _ran(step: Perform) -> Ended:
+def _ran(step: Perform, inside: Inside) -> Ended:
     try:
         value = step.executor(**step.attempt.arguments)
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 - every way out of a started write is committed before it goes on
-        return _raised(step, error)
-    return Ended(how=How.ANSWERED, raw=raw_of(value))
+        return ended_by(error, step.signals, inside.trail)
+    return Ended(how=How.ANSWERED, raw=raw_of(value, inside.trail), trail=inside.trail)
 
 
 async def _awaited(value: Awaitable[object]) -> object:
     return await value
 
 
-def raw_of(value: object) -> Raw:
-    """Return what a tool returned as a raw result; an adapter's executor may return one itself."""
+def raw_of(value: object, trail: Trail | None = None) -> Raw:
+    """Return what a tool returned as a raw result; an adapter's executor may return one itself.
+
+    `trail` is how far its execution came; None = as this code's own execution says.
+    """
+    if isinstance(value, Raised):
+        return witnessed(value, trail)
     return value if isinstance(value, _RAW) else Value(value)
 
 
-def _raised(step: Perform, error: BaseException) -> Ended:
-    return ended_by(error, step.signals)
-
-
-def ended_by(error: BaseException, signals: Signals) -> Ended:
-    """Return what it means for an attempt that its tool raised this."""
+def ended_by(error: BaseException, signals: Signals, trail: Trail | None = None) -> Ended:
+    """Return what it means for an attempt that its tool raised this; `trail` is how far it had come."""
     if isinstance(error, signals):
-        return Ended(how=How.SIGNAL, error=error)
+        return Ended(how=How.SIGNAL, error=error, trail=trail)
     if isinstance(error, asyncio.CancelledError):
-        return Ended(how=How.CANCELLED, error=error)
+        return Ended(how=How.CANCELLED, error=error, trail=trail)
     if isinstance(error, Exception):
-        # No boundary is reached before somebody marks one: a mistake of the tool's own code happened in the tool.
-        return Ended(how=How.ANSWERED, raw=Raised(error, phase=phase_of(error, reached=False)))
-    return Ended(how=How.LEFT, error=error)
+        # Where nobody saw a boundary reached, a mistake of the tool's own code happened in the tool.
+        raw = witnessed(Raised(error, phase=phase_of(error, reached=False)), trail)
+        return Ended(how=How.ANSWERED, raw=raw, trail=trail)
+    return Ended(how=How.LEFT, error=error, trail=trail)
 
 
 def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
@@ -194,10 +222,11 @@ def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
     gate = threading.Lock()
     done = threading.Event()
     context = contextvars.copy_context()
-    context.run(INSIDE.set, _inside(step.attempt, here))
+    inside = _inside(step.attempt, here)
+    context.run(INSIDE.set, inside)
 
     def work() -> None:
-        ended = context.run(_ran, step)
+        ended = context.run(_ran, step, inside)
         with gate:
             over.append(ended)
             is_late = given_up
@@ -211,7 +240,7 @@ def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
         if over:
             return over[0]
         given_up = True
-    return Ended(how=How.ANSWERED, raw=Raised(WaitTimeout()))
+    return Ended(how=How.ANSWERED, raw=Raised(WaitTimeout()), trail=inside.trail)
 
 
 def fly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
@@ -222,10 +251,10 @@ def fly(flight: Flight, executor: Executor, arguments: dict[str, object], signal
         if type(value) not in _AT_ONCE and inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
-        return ended_by(error, signals)
+        return ended_by(error, signals, flight.trail)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(value))
+    return Ended(how=How.ANSWERED, raw=raw_of(value, flight.trail), trail=flight.trail)
 
 
 async def afly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
@@ -236,10 +265,10 @@ async def afly(flight: Flight, executor: Executor, arguments: dict[str, object],
         if type(value) not in _AT_ONCE and inspect.isawaitable(value):
             value = await value
     except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
-        return ended_by(error, signals)
+        return ended_by(error, signals, flight.trail)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(value))
+    return Ended(how=How.ANSWERED, raw=raw_of(value, flight.trail), trail=flight.trail)
 
 
 # ---- async ----------------------------------------------------------------------------------------------------------
@@ -268,6 +297,7 @@ async def arun_flow(flow: Flow[T], here: Surroundings) -> T:
                 if isinstance(step, Transact):
                     answer, stopped = await adrive(step.program, here.world, step.root, here.threads)
                     cancelled = cancelled or stopped
+                    here.tell()
                 elif cancelled is None:
                     answer = await _atake_step(step, here)
                 elif isinstance(step, Perform):
@@ -307,7 +337,8 @@ async def _ajudge(step: Judge) -> RuleVerdict:
 
 
 async def _aperform(step: Perform, here: Surroundings) -> Ended:
-    token = INSIDE.set(_inside(step.attempt, here))
+    inside = _inside(step.attempt, here)
+    token = INSIDE.set(inside)
     try:
         value = step.executor(**step.attempt.arguments)
         if inspect.isawaitable(value):
@@ -316,10 +347,10 @@ async def _aperform(step: Perform, here: Surroundings) -> Ended:
             else:
                 value = await asyncio.wait_for(_awaited(value), step.timeout.total_seconds())
     except BaseException as error:  # noqa: BLE001 - every way out of a started write is committed before it goes on
-        return _raised(step, error)
+        return ended_by(error, step.signals, inside.trail)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(value))
+    return Ended(how=How.ANSWERED, raw=raw_of(value, inside.trail), trail=inside.trail)
 
 
 __all__ = ["INSIDE", "Executor", "Inside", "Surroundings", "arun_flow", "ended_by", "raw_of", "run_flow"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Decision, Deliver, Join
@@ -30,7 +30,7 @@ from forbear.runtime.beside import (
     new_prompt_rows,
     request_of,
 )
-from forbear.runtime.effects import Program, Save, fetch, load, read_clock, save
+from forbear.runtime.effects import Program, Save, fetch, keep, load, read_clock, save
 from forbear.runtime.live import LiveTree
 from forbear.runtime.notes import (
     MAX_TURNS,
@@ -48,6 +48,19 @@ MAX_RACES: Final = 64
 Extra = Callable[[LiveTree, Decision, datetime], tuple[Row, ...]]
 
 
+class Leaves(Protocol):
+    """What the end of an attempt leaves behind beside its decision."""
+
+    @property
+    def boundaries(self) -> tuple[str, ...]:
+        """Return the boundaries that the execution reached."""
+        ...
+
+    def piece(self, live: LiveTree, event: Event, now: datetime) -> Callable[[bytes], bytes] | None:
+        """Return what makes a piece of evidence with the key of argument digests; None = there is nothing to keep."""
+        ...
+
+
 def _nothing(_live: LiveTree, _decision: Decision, _now: datetime) -> tuple[Row, ...]:
     return ()
 
@@ -60,9 +73,11 @@ def _decided(
     known: str = "",
     other: str = "",
     extra: Extra = _nothing,
+    leaves: Leaves | None = None,
 ) -> Program[Decided]:
     call = asked.call
     actions = (call.action, other) if other else (call.action,)
+    evidence = ""
     for _ in range(MAX_RACES):
         live = yield from load(asked.root, actions=actions, known=known, call=call)
         now = yield from read_clock()
@@ -72,6 +87,8 @@ def _decided(
         if asked.policy.idempotency_key is not None or isinstance(event, Inspected):
             counted = yield from fetch(tree_scope(asked.root), "completions", call.action)
         drops = answered_now(asked, live, decision)
+        if leaves is not None and not evidence and (piece := leaves.piece(live, event, now)) is not None:
+            evidence = yield from keep(asked.request_id, piece)
         saved = yield from save(
             Save(
                 live=live,
@@ -84,6 +101,8 @@ def _decided(
                 request_id=asked.request_id or request_of(decision),
                 actor=asked.actor,
                 observed=asked.policy.mode is Mode.OBSERVE,
+                evidence=evidence,
+                boundaries=() if leaves is None else leaves.boundaries,
                 puts=(
                     *extra(live, decision, now),
                     *completion_rows(asked, decision, counted),
@@ -151,6 +170,7 @@ def settle(
     result: bytes | None,
     value: tuple[object] | None,
     announce: bool,
+    leaves: Leaves | None = None,
 ) -> Program[Decided]:
     """Judge what an attempt returned, decide, and keep the result and the announcement in the same commit."""
     judged: list[Returned] = []
@@ -169,7 +189,7 @@ def settle(
             rows = (*rows, announcement(asked.root, asked.call, attempt, decision, decision.told, now))
         return rows
 
-    decided = yield from _decided(asked, event, attempt=attempt, extra=extra)
+    decided = yield from _decided(asked, event, attempt=attempt, extra=extra, leaves=leaves)
     envelope = judged[0].envelope
     if value is not None and envelope.outcome in COMPLETED and decided.decision.answer is Answer.EXECUTED:
         decided.live.remember_value(asked.call.run, asked.call.step, result_key(asked.call.action, attempt), value[0])
@@ -188,7 +208,9 @@ def _completes(decision: Decision, action: str, attempt: int) -> bool:
     return False
 
 
-def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) -> Program[Decided]:
+def tell(
+    asked: Asked, event: Event, *, attempt: int = 0, here: bool = False, leaves: Leaves | None = None
+) -> Program[Decided]:
     """Feed an event that carries everything it needs: wake, answers of a person, verdicts, loss, cancellation.
 
     `here` = a caller gets the answer about this action, so the run is not told it again later.
@@ -203,7 +225,7 @@ def tell(asked: Asked, event: Event, *, attempt: int = 0, here: bool = False) ->
 
     # An edit touches the action that the person wrote, too.
     other = event.call.action if isinstance(event, Edited) else ""
-    return (yield from _decided(asked, event_at, attempt=attempt, other=other, extra=extra))
+    return (yield from _decided(asked, event_at, attempt=attempt, other=other, extra=extra, leaves=leaves))
 
 
 def tell_tree(

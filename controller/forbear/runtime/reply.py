@@ -21,7 +21,7 @@ class Attempt:
 
     tool: str
     # What the tool is called with: the arguments that were decided about, and the idempotency key where one is declared.
-    arguments: Mapping[str, object]
+    arguments: Mapping[str, object] = field(repr=False)
     number: int
     run: str
     step: str
@@ -137,7 +137,7 @@ def _text(value: object, envelope: Envelope) -> str:
     """Return a completed value as JSON; one that has no JSON form is only said to be there."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - the tool's object: whatever its text form raises must not be seen
         return json.dumps(view(envelope), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 from typing import cast
 
-from forbear.contract import ABSENT, Http, Mcp, Raw, Value
+from forbear.contract import ABSENT, Http, Mcp, Process, Raw, Value
 from forbear.core.policy import ToolPolicy
 from forbear.core.vocabulary import Effect
 
@@ -21,6 +21,8 @@ def payload(raw: Raw) -> tuple[object] | None:
         return (raw.value,)
     if isinstance(raw, Http):
         return (raw.body,)
+    if isinstance(raw, Process):
+        return (raw.output,)
     if isinstance(raw, Mcp):
         return (raw.structured if raw.structured is not ABSENT else list(raw.content),)
     return None

@@ -6,6 +6,7 @@ Rows that only the runtime knows are in `notes.py`. Nothing is read from or writ
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
@@ -196,6 +197,8 @@ def line(
     policy: str,
     request_id: str,
     actor: str = "",
+    evidence: str = "",
+    boundaries: tuple[str, ...] = (),
 ) -> JournalLine:
     """Return one decision as it is kept. Never arguments, never results, never text of others."""
     told = decision.told
@@ -217,6 +220,8 @@ def line(
         ("step", call.step if call is not None else ""),
         ("call_id", call.call_id if call is not None else ""),
         ("fingerprint", call.fingerprint if call is not None else ""),
+        ("boundaries", boundaries),
+        ("evidence", evidence),
     )
     kept = {name: value for name, value in facts if value}
     return JournalLine(
@@ -228,6 +233,17 @@ def line(
         action=call.action if call is not None else "",
         request_id=request_id,
         body=json.dumps(kept, separators=(",", ":")).encode(),
+    )
+
+
+OPENED: Final = "controller.opened"
+
+
+def opened_line(at: datetime, owner: str, labels: Mapping[str, str]) -> JournalLine:
+    """Return the line that says under which labels a controller writes what follows it."""
+    body = json.dumps({"owner": owner, "labels": dict(labels)}, separators=(",", ":")).encode()
+    return JournalLine(
+        at_us=to_us(at), scope=f"owner:{owner}", run="", rule=OPENED, tool="", action="", request_id="", body=body
     )
 
 

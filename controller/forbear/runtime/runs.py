@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TypeVar
 
 from forbear.core.events import Reconnected, RunRestarted
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Waiting
+from forbear.errors import UsageError
+from forbear.observe.notice import Usage
 from forbear.runtime.engine import Engine
+from forbear.runtime.explain import Explanation, explain_flow
 from forbear.runtime.flows import cancel_flow
-from forbear.runtime.lookups import actions_of, hand_out, is_halted
+from forbear.runtime.lookups import actions_of, hand_out, is_halted, read_in
 from forbear.runtime.perform import run_flow
 from forbear.runtime.places import place_flow, turn_flow
 from forbear.runtime.program import tell, tell_tree
@@ -77,6 +81,14 @@ class RunHandle:
         handed = self._do(transact(hand_out(self.root, self.id), self.root))
         return [self._engine.ready_reply(ready, row) for ready, row in handed]
 
+    def explain(self, request_id: str) -> Explanation:
+        """Say in words what became of a request of this run or of its tree; see `Controller.explain`.
+
+        Raises:
+            UsageError: the journal of this run's tree does not know the request.
+        """
+        return self._do(explain_flow(self._engine, request_id, root=self.root))
+
     def restarted(self) -> None:
         """Say that the run starts again from its beginning: its completed writes are delivered once each."""
         frame = self._engine.frame(ToolPolicy(name=""))
@@ -101,6 +113,35 @@ class RunHandle:
                 self._engine.answer(decided, asked)
                 count += bool(decided.decision.changes)
         return count
+
+    def usage(self, step: str, *, tokens: int = 0, seconds: float = 0.0) -> None:
+        """Say what a step of the model cost, after its calls were answered, so that failed flows can be priced.
+
+        Args:
+            step: The step as it was named in the calls.
+            tokens: Tokens of the model for this step.
+            seconds: How long the model took.
+
+        Raises:
+            UsageError: a number is negative or none; nothing was counted.
+        """
+        if not (tokens >= 0 and isfinite(seconds) and seconds >= 0):
+            raise UsageError("usage: tokens and seconds must be 0 or more")
+        engine = self._engine
+        if engine.observing is None:
+            return
+        has_read = self._do(transact(read_in(self.root, self.id, step), self.root))
+        usage = Usage(
+            at=engine.clock.now(),
+            run=self.id,
+            root=self.root,
+            step=step,
+            tokens=tokens,
+            seconds=seconds,
+            has_read=has_read,
+        )
+        engine.observing.untold.append(usage)
+        engine.tell()
 
     @property
     def halted(self) -> bool:

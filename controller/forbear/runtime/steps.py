@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar, cast
 
-from forbear.contract import Raw
+from forbear.contract import Raw, Trail
 from forbear.core.policy import Arguments, ToolPolicy
 from forbear.core.values import RuleVerdict
 from forbear.runtime.effects import Program
@@ -91,6 +91,8 @@ class Ended:
     how: How
     raw: Raw | None = None
     error: BaseException | None = None
+    # How far the execution came, where somebody wrote it down.
+    trail: Trail | None = None
 
 
 # Typed wrappers: `yield` gives back an object, a wrapper says which.

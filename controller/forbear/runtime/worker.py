@@ -20,7 +20,8 @@ from forbear.runtime.ends import CHECKS
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import call_flow, run_attempt, wake_flow
 from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
-from forbear.runtime.lookups import look
+from forbear.runtime.lookups import actions_of, look
+from forbear.runtime.observing import Traced
 from forbear.runtime.perform import arun_flow, run_flow
 from forbear.runtime.places import recover_flow
 from forbear.runtime.reply import Reply
@@ -38,6 +39,8 @@ class Passes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._warned: set[str] = set()
+        # What other processes had committed when this one last looked for what they made ready.
+        self._generation = engine.store.generation()
 
     def due(self, *, executes: bool) -> Iterator[tuple[str, Action]]:
         """Yield the actions that are due now, each once, as they are when their turn comes.
@@ -64,20 +67,35 @@ class Passes:
     def work(self) -> list[Reply]:
         """Do everything that is due, one after the other, in this thread."""
         self._recover()
+        self._notice()
         done: list[Reply] = []
         for root, action in self.due(executes=True):
-            reply = run_flow(work_flow(self._engine, root, action.key), self._engine)
+            reply = self._work(root, action)
             if reply is not None:
                 done.append(reply)
         return done
 
+    def _work(self, root: str, action: Action) -> Reply | None:
+        engine, call = self._engine, action.call
+        if engine.observing is None or not engine.observing.traces:
+            return run_flow(work_flow(engine, root, action.key), engine)
+        with Traced(engine.observing, call.tool, call.call_id) as traced:
+            traced.reply = run_flow(work_flow(engine, root, action.key), engine)
+        return traced.reply
+
+    async def _awork(self, root: str, action: Action) -> Reply | None:
+        engine, call = self._engine, action.call
+        if engine.observing is None or not engine.observing.traces:
+            return await arun_flow(work_flow(engine, root, action.key), engine)
+        with Traced(engine.observing, call.tool, call.call_id) as traced:
+            traced.reply = await arun_flow(work_flow(engine, root, action.key), engine)
+        return traced.reply
+
     async def awork(self) -> list[Reply]:
         """Do everything that is due at the same time, in this task; an error is raised after all have ended."""
         self._recover()
-        flows = [
-            arun_flow(work_flow(self._engine, root, action.key), self._engine)
-            for root, action in self.due(executes=True)
-        ]
+        self._notice()
+        flows = [self._awork(root, action) for root, action in self.due(executes=True)]
         done = await asyncio.gather(*flows, return_exceptions=True)
         for one in done:
             if isinstance(one, BaseException):
@@ -87,6 +105,7 @@ class Passes:
     def claim(self) -> list[Reply]:
         """Claim everything that is due, for a caller that executes by itself."""
         self._recover()
+        self._notice()
         claimed: list[Reply] = []
         for root, action in self.due(executes=False):
             reply = run_flow(claim_flow(self._engine, root, action.key), self._engine)
@@ -99,6 +118,17 @@ class Passes:
         self._engine.note_lost()
         for root in list(self._engine.lost):
             run_flow(recover_flow(self._engine, root), self._engine)
+
+    def _notice(self) -> None:
+        """Tell the application what another process made ready (a person said no, a worker ran the call)."""
+        engine = self._engine
+        generation = engine.store.generation()
+        if engine.on_ready is None or generation == self._generation:
+            return
+        self._generation = generation
+        for root in engine.world.waiting_roots():
+            run_flow(transact(actions_of(root), root), engine)
+        engine.drain_ready()
 
     def _can_work_on(self, action: Action, *, executes: bool) -> bool:
         tools = self._engine.tools

@@ -63,19 +63,35 @@ ON CONFLICT (scope, kind, key) DO UPDATE SET
 DELETE FROM entity WHERE scope = ? AND kind = ? AND key = ?;
 
 -- name: journal_add
-INSERT INTO journal (at_us, scope, run, rule, tool, action, request_id, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO journal (at_us, scope, run, rule, tool, action, request_id, body, epoch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: journal_seal_add
+INSERT INTO journal (at_us, scope, run, rule, tool, action, request_id, body, epoch, chain, prev_hash, hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: journal_tail
+SELECT seq, epoch, hash FROM journal WHERE seq = (SELECT max(seq) FROM journal);
+
+-- name: journal_seal
+SELECT epoch, hash FROM journal WHERE seq = ?;
+
+-- name: journal_until
+SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal WHERE seq <= ? ORDER BY seq;
+
+-- name: identity
+SELECT name FROM identity WHERE id = 1;
 
 -- name: journal_all
 SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal
-WHERE seq > ?
+WHERE seq > ?1 AND (?2 IS NULL OR action = ?2)
 ORDER BY seq
-LIMIT ?;
+LIMIT ?3;
 
 -- name: journal_of_request
 SELECT seq, at_us, scope, run, rule, tool, action, request_id, body FROM journal
-WHERE seq > ? AND request_id = ? AND request_id <> ''
+WHERE seq > ?1 AND request_id = ?2 AND request_id <> '' AND (?3 IS NULL OR action = ?3)
 ORDER BY seq
-LIMIT ?;
+LIMIT ?4;
 
 -- name: prune
 DELETE FROM entity WHERE id IN (

@@ -50,7 +50,10 @@ class Migration:
 
 
 # In the order in which they run.
-MIGRATIONS: Final[Sequence[Migration]] = (Migration(version=1, stage=Stage.BEFORE),)
+MIGRATIONS: Final[Sequence[Migration]] = (
+    Migration(version=1, stage=Stage.BEFORE),
+    Migration(version=2, stage=Stage.BEFORE),
+)
 
 
 @cache

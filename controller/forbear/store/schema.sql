@@ -51,7 +51,9 @@ CREATE TABLE journal (
     action     TEXT    NOT NULL,
     request_id TEXT    NOT NULL,
     body       BLOB    NOT NULL CHECK (typeof(body) = 'blob')
-);
+-- epoch: number of the first line that this writer wrote (forbear.store.chain). On the last line of a commit: what the
+-- seal says beside the lines (JSON, or NULL), the writer's seal before this one, and this one (32 bytes each).
+, epoch INTEGER, chain TEXT, prev_hash BLOB, hash BLOB);
 
 CREATE INDEX journal_request ON journal (request_id) WHERE request_id <> '';
 
@@ -71,3 +73,9 @@ WHEN NEW.seq <> -1 AND NEW.seq <= (SELECT max(seq) FROM journal)
 BEGIN
     SELECT RAISE(ABORT, 'the journal is append-only');
 END;
+
+-- Which store this is: the first line of every epoch names it, so that lines of another store are noticed.
+CREATE TABLE identity (
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    name TEXT    NOT NULL
+);

@@ -29,6 +29,7 @@ from forbear.store.checkpoint import BACKSTOP_PAGES, Checkpointer
 from forbear.store.codec import to_us
 from forbear.store.faults import store_error
 from forbear.store.guard import FileGuard, Guard, MemoryGuard
+from forbear.store.journal import ChainedJournal, line_of
 from forbear.store.locks import open_private
 from forbear.store.schema import inspect, migrate, read_sql
 
@@ -150,7 +151,7 @@ def _open_file(path: Path, clock: Clock) -> SqliteStore:
             connection.close()
         guard.close()
         raise
-    return SqliteStore(connection, clock, guard, log=path.with_name(path.name + "-wal"))
+    return SqliteStore(connection, clock, guard, path=path)
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
@@ -165,17 +166,25 @@ def _begin_log(connection: sqlite3.Connection) -> None:
 class SqliteStore:
     """`forbear.ports.Store` in SQLite. Made by `open_sqlite`; safe for all threads of the process."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, guard: Guard, *, log: Path | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, guard: Guard, *, path: Path | None = None) -> None:
+        # Its file; None = in memory.
+        self.path: Final = path
         self._connection: sqlite3.Connection | None = connection
         self._clock = clock
         self._guard = guard
         self._sql = _queries()
+        self._journal = ChainedJournal(self._sql)
         # Keeps the threads of this process apart; taken before the guard's lock.
         self._gate = threading.Lock()
-        self._checkpoints = None if log is None else Checkpointer(log, self._move_log)
+        self._checkpoints = None if path is None else Checkpointer(path.with_name(path.name + "-wal"), self._move_log)
         # Bytes of bodies since the last commit.
         self._written = 0
         _OPEN.add(self)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Say whether all of it is gone when it is closed."""
+        return isinstance(self._guard, MemoryGuard)
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
 
@@ -334,20 +343,8 @@ class SqliteStore:
                     ),
                 )
                 self._written += len(row.body)
-            for line in change.journal:
-                execute(
-                    sql["journal_add"],
-                    (
-                        line.at_us,
-                        line.scope,
-                        line.run,
-                        line.rule,
-                        line.tool,
-                        line.action,
-                        line.request_id,
-                        line.body,
-                    ),
-                )
+            if change.journal:
+                self._journal.append(connection, change.journal)
 
         self._write(work, tell=bool(written))
 
@@ -383,6 +380,7 @@ class SqliteStore:
             UsageError: another living store has registered this name.
         """
         self._write(lambda _: self._guard.liveness.declare(owner))
+        self._journal.writer = self._journal.writer or owner
 
     def release(self, owner: str) -> None:
         """Stop answering for an owner: its live rows are lost from now on."""
@@ -398,14 +396,22 @@ class SqliteStore:
         return self._guard.generation()
 
     def journal(
-        self, *, after: int = 0, limit: int = 100, request_id: str | None = None
+        self, *, after: int = 0, limit: int = 100, request_id: str | None = None, action: str | None = None
     ) -> Sequence[tuple[int, JournalLine]]:
-        """Return at most `limit` journal lines with their sequence numbers above `after`, oldest first."""
+        """Return at most `limit` journal lines with their sequence numbers above `after`, oldest first.
+
+        Args:
+            after: Sequence number below the first line.
+            limit: Most lines.
+            request_id: Only lines of this request.
+            action: Only lines of this action; "" = lines that are about no action. There is no index for it, so that no
+                write pays for one: a million lines take about 0.2 s.
+        """
         if request_id is None:
-            found = self._read("journal_all", (after, max(limit, 0)))
+            found = self._read("journal_all", (after, action, max(limit, 0)))
         else:
-            found = self._read("journal_of_request", (after, request_id, max(limit, 0)))
-        return [_line(columns) for columns in found]
+            found = self._read("journal_of_request", (after, request_id, action, max(limit, 0)))
+        return [line_of(columns) for columns in found]
 
     def prune(self, before_us: int) -> int:
         """Delete rows that are not live, not due and were last written before an instant; return how many.
@@ -425,13 +431,6 @@ class SqliteStore:
     def _first(self, name: str, arguments: tuple[object, ...]) -> Row | None:
         found = self._read(name, arguments)
         return _row(found[0]) if found else None
-
-
-def _line(columns: tuple[int, int, str, str, str, str, str, str, bytes]) -> tuple[int, JournalLine]:
-    seq, at_us, scope, run, rule, tool, action, request_id, body = columns
-    return seq, JournalLine(
-        at_us=at_us, scope=scope, run=run, rule=rule, tool=tool, action=action, request_id=request_id, body=body
-    )
 
 
 # What a fork has to know about this process (a store holds descriptors, which are the process's, not an object's).

@@ -204,7 +204,9 @@ class Ledger:
             late = call in self.unknown and seen.outcome != "unknown"
             if isinstance(event, Control) and event.kind in _TURNS and seen.code == "APPROVAL_CLOSED":
                 # A message instead of an answer closes the question.
-                seen = replace(seen, words=seen.words | {"superseded", "approval_expired", "implicit_close", "user_message"})
+                seen = replace(
+                    seen, words=seen.words | {"superseded", "approval_expired", "implicit_close", "user_message"}
+                )
             if seen.outcome == "unknown":
                 self.is_unknown(seen)
             else:
@@ -229,6 +231,7 @@ class Ledger:
                     found.append(joined)
             if late:
                 self.unknown.discard(call)
+                self.open.discard(call)
         return found
 
     def _is_one_run(self, call: str, other: str) -> bool:

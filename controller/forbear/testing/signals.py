@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import partial
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from forbear.contract import (
@@ -15,9 +16,11 @@ from forbear.contract import (
     Grpc,
     Http,
     McpError,
+    Process,
     RaisedFacts,
     Raw,
     RequestFacts,
+    Value,
     builtin_catalogue,
     classify,
     header_pairs,
@@ -31,6 +34,7 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.values import Envelope
 from forbear.core.view import view_text
 from forbear.core.vocabulary import Effect, Outcome, Trust
+from forbear.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,9 @@ def _client(value: object) -> Client | None:
         return None
     members = cast("Mapping[str, Any]", value)
     return Client(single_attempt=members.get("single_attempt"), follow_redirects=members.get("follow_redirects"))
+
+
+_PROCESS = ("exit_status", "signal", "started", "timed_out", "carrier", "session", "identity_accepted", "output")
 
 
 def raw_of(signal: Mapping[str, Any]) -> Raw:
@@ -100,7 +107,64 @@ def raw_of(signal: Mapping[str, Any]) -> Raw:
             details=tuple(signal.get("details", ())),
             trailing_metadata=header_pairs(signal.get("trailing_metadata", ())),
         )
-    raise ValueError(f"kind {kind!r} must be http, exception, mcp or grpc")
+    if kind == "value":
+        return Value(signal["value"])
+    if kind == "process":
+        return Process(**{name: signal[name] for name in _PROCESS if name in signal})
+    raise ValueError("kind must be http, exception, mcp, grpc, process or value")
+
+
+_NONE: Final = type(None)
+_WHOLE: Final = (int, _NONE)
+_MAYBE: Final = (bool, _NONE)
+# Types of the members that are not looked at as they come.
+_TYPES: Final[dict[type, dict[str, tuple[type, ...]]]] = {
+    Http: {"status": (int,), "method": (str,)},
+    RaisedFacts: {"phase": (str,), "errno": _WHOLE, "sqlstate": (str, _NONE), "status": _WHOLE, "raised_by": (str,)},
+    McpError: {"origin": (str,)},
+    Grpc: {"code": (int, str)},
+    Process: {
+        "exit_status": _WHOLE,
+        "signal": _WHOLE,
+        "started": (bool,),
+        "timed_out": (bool,),
+        "carrier": _MAYBE,
+        "session": _MAYBE,
+        "identity_accepted": _MAYBE,
+    },
+}
+
+
+def signal_from(text: str) -> tuple[Raw, str | None]:
+    """Return the raw result that a JSON text describes, and the vendor that it names.
+
+    Args:
+        text: JSON in the form of a vector's `input`; a whole vector is accepted too.
+
+    Raises:
+        ConfigError: it is not in that form; the message names the member, never a value.
+    """
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigError("result: must be JSON") from None
+    if isinstance(parsed, dict) and isinstance(inner := cast("dict[str, object]", parsed).get("input"), dict):
+        parsed = cast("object", inner)
+    if not isinstance(parsed, dict):
+        raise ConfigError("result: must be an object with 'kind'")
+    signal = cast("dict[str, Any]", parsed)
+    try:
+        raw = raw_of(signal)
+    except KeyError as error:
+        raise ConfigError(f"result: member {str(error.args[0])!r} must be there") from None
+    except (AttributeError, TypeError, ValueError):
+        kinds = "http, exception, mcp, grpc, process or value"
+        raise ConfigError(f"result: must be in the form of a signal vector's 'input', with 'kind' {kinds}") from None
+    for name, allowed in _TYPES.get(type(raw), {}).items():
+        if type(getattr(raw, name)) not in allowed:
+            raise ConfigError(f"result: member {name!r} has the wrong type")
+    profile = signal.get("profile")
+    return raw, profile if isinstance(profile, str) else None
 
 
 def envelope_of(vector: Mapping[str, Any]) -> Envelope:
@@ -177,3 +241,26 @@ def run_signals(lines: Iterable[str]) -> list[Failure]:
 
 def _words(recovery: str, at: datetime | None) -> str:
     return f"{recovery} {at.astimezone(UTC).isoformat() if at is not None else None}"
+
+
+def judgments(lines: Iterable[str]) -> list[Callable[[], Envelope]]:
+    """Return one function for each vector that judges its signal, with everything read beforehand: for measuring."""
+    prepared: list[Callable[[], Envelope]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        vector = json.loads(line)
+        signal, at = vector["input"], iso_instant(vector["now"])
+        assert at is not None, "a vector's 'now' is an RFC 3339 time"
+        prepared.append(
+            partial(
+                classify,
+                raw_of(signal),
+                policy=ToolPolicy(name="tool", effect=Effect(vector["effect"]), trust=Trust.REMOTE),
+                arguments={},
+                now=at,
+                catalogue=builtin_catalogue(),
+                profile=load_profile(signal["profile"]) if signal.get("profile") else None,
+            )
+        )
+    return prepared

@@ -54,7 +54,7 @@ def row(
     )
 
 
-def line(number: int, *, scope: str = TREE, request_id: str = "") -> JournalLine:
+def line(number: int, *, scope: str = TREE, request_id: str = "", action: str = "a" * 32) -> JournalLine:
     """Return a journal line that can be told from others by its instant."""
     return JournalLine(
         at_us=number,
@@ -62,7 +62,7 @@ def line(number: int, *, scope: str = TREE, request_id: str = "") -> JournalLine
         run="run-1",
         rule="fresh.proposed.start",
         tool="place_order",
-        action="a" * 32,
+        action=action,
         request_id=request_id,
         body=f"line {number}".encode(),
     )
@@ -380,6 +380,18 @@ class StoreKit:
         assert list(store.journal(limit=0)) == []
         assert [one.at_us for _, one in store.journal(request_id="act_1")] == [1, 3, 5]
         assert [one.at_us for _, one in store.journal(request_id="act_1", after=numbers[0], limit=1)] == [3]
+
+    def test_the_journal_is_read_by_action(self, opener: Opener) -> None:
+        """The lines of one action, of none, and of one action in one request are found, in pages."""
+        store = opener()
+        lines = [line(n, request_id=f"act_{n % 2}", action="" if n % 3 == 0 else "b" * 32) for n in range(1, 9)]
+        store.commit(Commit(expected={}, journal=tuple(lines)))
+        first = next(seq for seq, _ in store.journal())
+        assert [one.at_us for _, one in store.journal(action="b" * 32)] == [1, 2, 4, 5, 7, 8]
+        assert [one.at_us for _, one in store.journal(action="b" * 32, after=first, limit=2)] == [2, 4]
+        assert [one.at_us for _, one in store.journal(action="")] == [3, 6]
+        assert [one.at_us for _, one in store.journal(action="b" * 32, request_id="act_1")] == [1, 5, 7]
+        assert list(store.journal(action="c" * 32)) == []
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def test_empty(value: object) -> None:
     assert is_empty(value)
 
 
-@pytest.mark.parametrize("value", FULL, ids=str)
+@pytest.mark.parametrize("value", FULL, ids=lambda value: "object" if type(value) is object else repr(value))
 def test_not_empty(value: object) -> None:
     """Anything that may be an answer is not called empty; a list of errors that is empty is an answer."""
     assert not is_empty(value)

@@ -321,9 +321,9 @@ def test_registered_problem_types_need_their_media_type(judge: Any) -> None:
 
 def test_the_contract_in_a_body(judge: Any) -> None:
     """A tool that speaks the contract over HTTP is obeyed, but a worse status wins; another one's words are data."""
-    body = {"ok": False, "error": {"code": "DESK_FROZEN", "recovery": "retry_after"}}
+    body = {"ok": False, "error": {"code": "QUOTA_EXHAUSTED", "recovery": "retry_after"}}
     speaking = tool_policy("t", effect="write", trust="remote", speaks_contract=True)
-    assert judge(http(200, body=body), speaking).code == "DESK_FROZEN"
+    assert judge(http(200, body=body), speaking).code == "QUOTA_EXHAUSTED"
     assert judge(http(500, body=body), speaking).recovery is Recovery.INSPECT_OUTCOME
     assert judge(http(403, body=body), speaking).recovery is Recovery.DO_NOT_RETRY
     for silent in (tool_policy("t", effect="write", trust="remote"), tool_policy("t", effect="write")):

@@ -139,7 +139,7 @@ def test_an_unlisted_tool(judge: Any) -> None:
     assert judge(McpError(code=-32602, tool_listed=False), "write").recovery is Recovery.USE_ALTERNATIVE
 
 
-CONTRACT = {"ok": False, "outcome": "refused", "error": {"code": "DESK_FROZEN", "recovery": "do_not_retry"}}
+CONTRACT = {"ok": False, "outcome": "refused", "error": {"code": "ACCESS_DENIED", "recovery": "do_not_retry"}}
 
 
 def test_whose_contract_words_are_obeyed(judge: Any) -> None:
@@ -149,10 +149,10 @@ def test_whose_contract_words_are_obeyed(judge: Any) -> None:
     for raw in (
         Mcp(structured=CONTRACT),
         Mcp(structured=CONTRACT, is_error=True),
-        Mcp(content=(text('{"ok":false,"error":{"code":"DESK_FROZEN","recovery":"do_not_retry"}}'),)),
+        Mcp(content=(text('{"ok":false,"error":{"code":"ACCESS_DENIED","recovery":"do_not_retry"}}'),)),
     ):
-        assert judge(raw, speaking).code == "DESK_FROZEN"
-        assert judge(raw, silent).code != "DESK_FROZEN"
+        assert judge(raw, speaking).code == "ACCESS_DENIED"
+        assert judge(raw, silent).code != "ACCESS_DENIED"
     lying = Mcp(structured={"ok": True, "outcome": "success"}, is_error=True)
     assert judge(lying, speaking).recovery is Recovery.REPAIR_INPUT
 

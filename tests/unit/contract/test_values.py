@@ -13,7 +13,7 @@ from forbear.core.vocabulary import Executed, Outcome, Recovery
 
 @pytest.mark.parametrize(
     "value", ["x", 0, False, [0], {"a": 1}, (1,), b"", object(), {"ok": True}, {"ok": True, "id": 1}, 1.5, {"action": "buy"}],
-    ids=str,
+    ids=lambda value: "object" if type(value) is object else repr(value),
 )  # fmt: skip
 @pytest.mark.parametrize("effect", ["read", "write", "undeclared"])
 def test_success_is_one_shared_value(judge: Any, value: object, effect: str) -> None:

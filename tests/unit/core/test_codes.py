@@ -24,7 +24,9 @@ def _said() -> set[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 said.update(
-                    word.value for word in _words(node) if isinstance(word, ast.Constant) and isinstance(word.value, str)
+                    word.value
+                    for word in _words(node)
+                    if isinstance(word, ast.Constant) and isinstance(word.value, str)
                 )
     return {word for word in said if word.isupper()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import threading
 from dataclasses import fields, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from forbear import Controller, Reply
 from forbear.core.states import Completed, Running
 from forbear.core.vocabulary import Answer
 from forbear.errors import Refused, StoreError
@@ -131,9 +133,15 @@ def state(controller: Any) -> Any:
 
 
 def journal(controller: Any) -> Any:
-    """Return the journal without what is random."""
+    """Return the journal without what is random; a line that says the beginning of a read too counts as two."""
     controller.engine.world.batch.flush()
-    return sorted((line.rule, line.action, line.run, line.at_us) for _, line in controller.store.journal(limit=9999))
+    said: list[tuple[str, str, str, int]] = []
+    for _, line in controller.store.journal(limit=9999):
+        said.append((line.rule, line.action, line.run, line.at_us))
+        began = json.loads(line.body).get("began_us")
+        if began is not None:
+            said.append(("start.executed", line.action, line.run, began))
+    return sorted(said)
 
 
 @pytest.mark.parametrize("block", range(8))
@@ -361,7 +369,11 @@ def test_nothing_is_folded_in_the_lanes_keys(one: Any, other: Any) -> None:
     assert plain_key({"a": 1, "b": 2}) == plain_key({"b": 2, "a": 1})
 
 
-@pytest.mark.parametrize("value", [[1], {"a": 1}, (1,), b"x", float("nan"), float("inf"), object()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [[1], {"a": 1}, (1,), b"x", float("nan"), float("inf"), 10**5000, object()],
+    ids=["list", "dict", "tuple", "bytes", "nan", "infinite", "digits", "object"],
+)
 def test_what_is_not_flat_goes_the_whole_way(value: Any) -> None:
     """Nested and unusual arguments are none of the lane's business."""
     assert plain_key({"a": value}) is None
@@ -378,3 +390,17 @@ def test_the_lane_forgets_and_stays_bounded(desk: Any, monkeypatch: Any) -> None
     kept = desk.engine.world.peek("r").lane
     assert len(kept.entries) <= 52
     assert desk.call("find", {"n": 1}, run="r", step="x", call_id="x", execute=lambda n: n + 1).ok
+
+
+def test_a_reply_of_the_lane_answers_every_question_of_a_reply() -> None:
+    """A reply of the short way has every field and every sentence that a reply of the whole way has."""
+    with Controller.open(":memory:", worker=False) as controller:
+        controller.declare("find", effect="read")
+        replies = [controller.call("find", {"id": 1}, run="r", execute=lambda **given: given) for _ in range(2)]
+        assert isinstance(replies[-1], LaneReply)
+        for reply in replies:
+            for one in fields(Reply):
+                getattr(reply, one.name)
+            assert '"id":1' in reply.for_model().replace(" ", "")
+            assert isinstance(reply.for_user(), str)
+            assert reply.request_id.startswith("act_")

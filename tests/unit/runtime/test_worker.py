@@ -278,9 +278,10 @@ def test_the_embedded_worker_makes_a_retry_by_itself(opened: Any, scripted: Any)
     controller.bind("place", tool)
     assert controller.call("place", {"id": 1}, run="r").answer is Answer.PENDING
     assert done.wait(20)
+    thread = controller._worker._thread
     controller.close()
     assert tool.count == 2
-    assert "forbear-worker" not in {thread.name for thread in threading.enumerate()}
+    assert not thread.is_alive()
 
 
 async def test_the_embedded_worker_is_a_task_where_calls_are_async(opened: Any, scripted: Any) -> None:
@@ -295,7 +296,7 @@ async def test_the_embedded_worker_is_a_task_where_calls_are_async(opened: Any, 
     controller.bind("place", tool)
     await controller.acall("place", {"id": 1}, run="r")
     await asyncio.wait_for(done.wait(), 20)
-    assert "forbear-worker" not in {thread.name for thread in threading.enumerate()}
+    assert controller._worker._thread is None
     controller.close()
     await asyncio.sleep(0)
     assert tool.count == 2

@@ -271,9 +271,9 @@ def test_the_journal_cannot_be_changed(path: Path, opened: SqliteStore) -> None:
         "UPDATE journal SET seq = 9 WHERE seq = 1",
         "DELETE FROM journal",
         "DELETE FROM journal WHERE seq = 1",
-        "INSERT OR REPLACE INTO journal VALUES (1, 1, 's', 'r', 'x', 't', 'a', '', x'00')",
-        "INSERT INTO journal VALUES (0, 1, 's', 'r', 'x', 't', 'a', '', x'00')",
-        "INSERT INTO journal VALUES (-1, 1, 's', 'r', 'x', 't', 'a', '', x'00')",
+        "INSERT OR REPLACE INTO journal VALUES (1, 1, 's', 'r', 'x', 't', 'a', '', x'00', 1, NULL, NULL, NULL)",
+        "INSERT INTO journal VALUES (0, 1, 's', 'r', 'x', 't', 'a', '', x'00', 1, NULL, NULL, NULL)",
+        "INSERT INTO journal VALUES (-1, 1, 's', 'r', 'x', 't', 'a', '', x'00', 1, NULL, NULL, NULL)",
     ):
         with pytest.raises(sqlite3.IntegrityError):
             foreign.execute(statement)

@@ -28,7 +28,7 @@ from forbear.core.identity import apart_key
 from forbear.core.phases.stale import stale
 from forbear.core.phases.waiting import cancel
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_declared_once, joined_by
+from forbear.core.start import By, Start, is_declared_once, joined_by, may_run_again
 from forbear.core.states import (
     Action,
     Approved,
@@ -44,7 +44,7 @@ from forbear.core.states import (
     hold_key,
 )
 from forbear.core.values import Call, Grant
-from forbear.core.vocabulary import Answer, Cause, Effect, End, Outcome, Recovery, Scope
+from forbear.core.vocabulary import Answer, Cause, Effect, End, Executed, Outcome, Recovery, Scope
 
 
 def on_awaiting_approval(
@@ -85,6 +85,9 @@ def on_awaiting_approval(
 
 def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision:
     """Spend a grant on exactly the call that it was given for, before it expires."""
+    common = _common(s, action, state, event, now, start)
+    if common is not None:
+        return common
     match event:
         case Proposed():
             if now >= state.grant.expires_at:
@@ -123,6 +126,32 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             return stale(event)
 
 
+def _common(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision | None:
+    """Decide about a yes of one run's own where the equal call of another run is in flight or was done; None = neither."""
+    standing = s.actions.get(action.call.base) if action.call.base else None
+    if standing is None or not isinstance(event, (Proposed, Woke)) or now >= state.grant.expires_at:
+        return None
+    phase = standing.phase
+    if isinstance(phase, Running) and not may_run_again(s, action.call):
+        if isinstance(event, Proposed):
+            told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
+            return Decision(
+                rule=Rule.RUNNING_DUPLICATE, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True
+            )
+        later = min(now + s.policy.limits.default_wait, state.grant.expires_at)
+        waits = replace(action, phase=replace(state, run_at=None if state.run_at is None else later))
+        return Decision(rule=Rule.GRANT_WOKE_EARLY, changes=(waits,), commands=(WakeAt(action=action.key, at=later),))
+    if isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn and phase.told is not None:
+        # It was done meanwhile: this run is told so, and its yes starts nothing.
+        call = replace(action.call, action=standing.key, base="")
+        return Decision(
+            rule=Rule.COMPLETED_SHARED,
+            changes=(replace(action, phase=Fresh()),),
+            commands=(Announce(action=standing.key, told=phase.told, call=call),),
+        )
+    return None
+
+
 def _answers(state: AwaitingApproval, event: Granted | Denied | Revised | Edited, now: datetime) -> bool:
     """Return whether an answer is about this prompt, about exactly this call, and in time."""
     return (
@@ -141,7 +170,7 @@ def _closed(tree: Tree, state: AwaitingApproval) -> tuple[Change, ...]:
 
 def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start, now: datetime) -> Decision:
     if state.by_framework and start.call.fingerprint == state.fingerprint:
-        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at)
+        grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=state.expires_at, policy=s.policy.digest)
         return admit(s, action, replace(start, grant=grant), now)
     if now >= state.expires_at:
         closed = _closed(s.tree, state)
@@ -198,8 +227,18 @@ def _other_call(state: Approved, start: Start) -> Decision:
     )
 
 
+def _grant(s: Snapshot, state: AwaitingApproval, actor: str, now: datetime) -> Grant:
+    return Grant(
+        ticket=state.ticket,
+        rule=state.rule,
+        expires_at=now + s.policy.limits.grant_ttl,
+        actor=actor,
+        policy=s.policy.digest,
+    )
+
+
 def _granted(s: Snapshot, action: Action, state: AwaitingApproval, event: Granted, now: datetime) -> Decision:
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     phase = Approved(grant=grant, fingerprint=state.fingerprint, run_at=run_at)
     wake_at = grant.expires_at if run_at is None else run_at
@@ -373,7 +412,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     if other.key != action.key and isinstance(other.phase, AwaitingApproval):
         # What was asked about the other call is answered by the edit.
         tree = replace(tree, open_prompts=tuple(ticket for ticket in tree.open_prompts if ticket != other.phase.ticket))
-    grant = Grant(ticket=state.ticket, rule=state.rule, expires_at=now + s.policy.limits.grant_ttl, actor=event.actor)
+    grant = _grant(s, state, event.actor, now)
     run_at = None if event.reproposes else now
     approved = Approved(grant=grant, fingerprint=event.call.fingerprint, run_at=run_at)
     wake: tuple[Command, ...] = (WakeAt(action=event.call.action, at=grant.expires_at if run_at is None else run_at),)

@@ -30,6 +30,7 @@ from forbear.core.rules import Rule
 from forbear.core.settle import settle
 from forbear.core.start import Start, may_run_again
 from forbear.core.states import FRAMEWORK, Action, AwaitingApproval, Fresh, Running, Started, step_key
+from forbear.core.values import Call
 from forbear.core.vocabulary import Answer, Effect, Executed, Gate, Outcome, Recovery
 
 
@@ -101,6 +102,11 @@ def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupt
     return draft.decide(Rule.INTERRUPTED, phase, told=told, answer=Answer.NEEDS_APPROVAL, ticket=event.ticket)
 
 
+def _call_of(action: Action, started: Started) -> Call:
+    """Return the call that an attempt was made for; the action may have been proposed since by another one."""
+    return replace(action.call, run=started.run, step=started.step, call_id=started.call_id)
+
+
 def _lost(
     s: Snapshot, action: Action, started: Started, ticket: str, request_id: str, now: datetime, *, announce: bool
 ) -> Decision:
@@ -109,7 +115,7 @@ def _lost(
     if action.call.effect is Effect.READ:
         told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=request_id, call=action.call)
         if announce:
-            draft.commands.append(Announce(action=action.key, told=told))
+            draft.commands.append(Announce(action=action.key, told=told, call=_call_of(action, started)))
         return draft.decide(Rule.LOST_FRESH, Fresh(), told=told, answer=Answer.EXECUTED)
     told = tell(
         "OUTCOME_UNKNOWN",
@@ -121,7 +127,10 @@ def _lost(
     )
     decision = unknown(draft, told, ticket, Rule.LOST_UNKNOWN)
     if announce:
-        decision = replace(decision, commands=(*decision.commands, Announce(action=action.key, told=told)))
+        decision = replace(
+            decision,
+            commands=(*decision.commands, Announce(action=action.key, told=told, call=_call_of(action, started))),
+        )
     return decision
 
 
