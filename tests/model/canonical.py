@@ -154,6 +154,8 @@ class Canonical:
                     how = "epoch"
                 elif kind is Tree and entry.name in ("turn", "writes", "epoch"):
                     continue
+                elif kind is Tree and entry.name == "restarted":
+                    how = "turn"
                 elif kind is Tree and entry.name == "target_writes":
                     how = "target_writes"
                 elif entry.name in ("since_at", "placed_at", "started_at", "last_result_at"):
@@ -220,7 +222,7 @@ class Canonical:
 
     def _streak(self, value: object) -> Hashable:
         assert isinstance(value, Streak)
-        return (value.operation, value.code, value.count, self._value(value.step), value.action, min(value.waits, 2))
+        return (value.operation, value.code, min(value.count, 8), self._value(value.step), value.action, min(value.waits, 2))
 
     def _envelope(self, value: object) -> Hashable:
         assert isinstance(value, Envelope)

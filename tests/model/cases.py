@@ -279,7 +279,7 @@ def _repairs() -> Iterable[Case]:
     yield Case(
         name="repair",
         about="named fields: the same field on the same target is not repaired by other words",
-        tools=(replace(WRITE, limits=Limits(max_repairs=3)),),
+        tools=(replace(WRITE, limits=Limits(max_repairs=2)),),
         calls=_calls(
             A=call(WRITE, {**A1, "memo": "x"}),
             B=call(WRITE, {**A1, "memo": "y"}),
@@ -333,14 +333,25 @@ def _approvals() -> Iterable[Case]:
     )
     yield Case(
         name="approval-target",
-        about="two gated calls on one target: a no covers both, a yes after the no counts",
-        tools=(replace(gated, limits=Limits(max_prompts=2, max_open_prompts=1)),),
-        calls=_calls(A=call(gated, A1), B=call(gated, A2)),
+        about="two gated calls, one prompt at a time: after a no nobody is asked again in this turn",
+        tools=(replace(gated, limits=Limits(max_prompts=1, max_open_prompts=1)),),
+        calls=_calls(A=call(gated, A1), B=call(gated, C1)),
         verdicts={"A": (ALWAYS,), "B": (ALWAYS,)},
         results={"": ("ok", "refused")},
         also=_words("people", "turns", "lifts"),
         attempts=2,
         starts=3,
+    )
+    again = replace(PLAIN, repeatable=True)
+    yield Case(
+        name="approval-repeat",
+        about="a gated write that may be repeated: what becomes of the yes when the call must wait",
+        tools=(again,),
+        calls=_calls(A=call(again, A1), cA=call(again, A1, run=CHILD)),
+        verdicts={"A": (ALWAYS,), "cA": (ALWAYS,)},
+        results={"": ("wait", "wait-unsure")},
+        also=_words("people", "leap"),
+        attempts=2,
     )
     yield Case(
         name="approval-rule",
@@ -432,6 +443,35 @@ def _approvals() -> Iterable[Case]:
         also=_words("people", "edit", "leap"),
         attempts=2,
         starts=3,
+    )
+
+
+    yield Case(
+        name="hostile",
+        about="every event in every phase: late, duplicate, spurious and forged ones",
+        tools=(replace(gated, limits=Limits(max_repairs=2)),),
+        calls=_calls(A=call(gated, A1), B=call(gated, A2)),
+        verdicts={"A": (ALLOW, ALWAYS)},
+        results={"": ("ok", "wait", "repair", "refused", "unknown")},
+        also=_words("people", "framework", "lost", "cancel", "inspect", "reconnect", "revise", "edit", "hostile", "leap"),
+        attempts=2,
+        starts=2,
+    )
+
+
+    polled = replace(READ, poll=Poll(status_field="status", pending=("open",)))
+    yield Case(
+        name="hostile-kept",
+        about="the same events while a call is kept for later",
+        tools=(polled,),
+        calls=_calls(R=call(polled, {"desk": "a"})),
+        verdicts={"R": (ALLOW, ALWAYS)},
+        results={"": ("ok",)},
+        also=_words(
+            "people", "framework", "lost", "cancel", "inspect", "reconnect", "revise", "edit", "hostile", "poll"
+        ),
+        attempts=2,
+        memory=timedelta(seconds=1),
     )
 
 

@@ -566,6 +566,7 @@ class Monitor:
         )
         record = any(d.action == call.action for d in self.done)
         if resumed is not None and record and decision.answer is Answer.DELIVERED:
+            self.done = tuple(replace(d, owed=False) if d.action == call.action else d for d in self.done)
             return
         if resumed is not None and (resumed[5] or self._is_open(resumed[3], resumed[4])):
             if decision.answer is not Answer.DELIVERED:
@@ -920,10 +921,10 @@ class Monitor:
         streak = self._streak(o, code)
         step = f"{o.call.run}/{o.call.step}"
         count = streak.count if streak.step == step else streak.count + 1
-        self._keep(replace(streak, count=count, step=step))
         limit = policy.limits.max_refusals
         if limit is None:
             limit = 3 if o.call.effect is Effect.WRITE else 8
+        self._keep(replace(streak, count=min(count, limit), step=step))
         if count >= limit:
             self._put(
                 self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True)
@@ -1036,6 +1037,7 @@ class Monitor:
             self._doubt(o, "OUTCOME_UNKNOWN", now, s.policy, s)
             return
         self._free(o, keep_probe=False)
+        self.done = tuple(d for d in self.done if d.action != key)
         for other in [other for other in self.open if other.action == key]:
             self._close(key, other.number)
             self._free(other, keep_probe=True)
@@ -1075,6 +1077,7 @@ class Monitor:
         phase = s.actions[key].phase if key in s.actions else None
         if isinstance(phase, (Waiting, Parked, AwaitingApproval, Approved)):
             call = s.actions[key].call
+            self.done = tuple(d for d in self.done if d.action != key)
             self.prompts = tuple(p for p in self.prompts if p.action != key)
             self.yes = tuple(y for y in self.yes if (y.fingerprint, y.run) != (call.fingerprint, call.run))
             self.waits = tuple(w for w in self.waits if w[0] != key)

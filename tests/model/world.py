@@ -196,6 +196,8 @@ class Desk:
         numbers.extend(n for n in late if n not in numbers)
         if "hostile" in also and action.attempts and action.attempts not in numbers:
             numbers.append(action.attempts)
+        if "hostile" in also and action.attempts > 1 and 1 not in numbers:
+            numbers.append(1)
         for number in numbers:
             word = "" if number in opened else "late " if number in late else "duplicate "
             for result in self.case.results.get(name, self.case.results.get("", ())):

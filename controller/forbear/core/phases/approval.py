@@ -192,11 +192,14 @@ def _proposed(s: Snapshot, action: Action, state: AwaitingApproval, start: Start
 
 def _as_fresh(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     """Decide about a call whose question or yes expired, as if it were new; what expired is over in any case."""
-    fresh = replace(action, phase=Fresh())
+    fresh = replace(action, phase=Fresh(), joined=())
     decision = admit(s, fresh, start, now)
+    told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
+    others = (call for call in (action.call, *action.joined) if call.run != start.call.run)
+    commands = (*decision.commands, *(Announce(action=action.key, told=told, call=call) for call in others))
     if any(isinstance(change, Action) and change.key == action.key for change in decision.changes):
-        return decision
-    return replace(decision, changes=(fresh, *decision.changes))
+        return replace(decision, commands=commands)
+    return replace(decision, changes=(fresh, *decision.changes), commands=commands)
 
 
 def with_tree(decision: Decision, tree: Tree, before: Tree) -> Decision:
