@@ -222,7 +222,14 @@ class Canonical:
 
     def _streak(self, value: object) -> Hashable:
         assert isinstance(value, Streak)
-        return (value.operation, value.code, min(value.count, 8), self._value(value.step), value.action, min(value.waits, 2))
+        return (
+            value.operation,
+            value.code,
+            min(value.count, 8),
+            self._value(value.step),
+            value.action,
+            min(value.waits, 2),
+        )
 
     def _envelope(self, value: object) -> Hashable:
         assert isinstance(value, Envelope)

@@ -419,7 +419,10 @@ class Monitor:
         if by_key:
             self.keys_used = self.keys_used | {action}
         yes = self._spend(command, now, s) if not observed else None
-        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry))
+        self.open = (
+            *self.open,
+            Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry),
+        )
         self.is_retry = False
         st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
         st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
@@ -457,7 +460,9 @@ class Monitor:
             taken.append(ban)
         self.bans = tuple(taken)
         waiting = dict(self.waits)
-        own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
+        own = any(
+            b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken
+        )
         if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
             raise Violation(RETRY, "the retry is not exactly the refused call")
         self.waits = tuple(w for w in self.waits if w[0] != action)
@@ -729,7 +734,9 @@ class Monitor:
     def _free(self, o: Open, *, keep_probe: bool) -> None:
         """The attempt answers for nothing any more."""
         self.bans = tuple(
-            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now)) if ban.holder == (o.action, o.number) else ban
+            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now))
+            if ban.holder == (o.action, o.number)
+            else ban
             for ban in self.bans
         )
 
@@ -843,9 +850,7 @@ class Monitor:
             self.repairs = tuple(r for r in self.repairs if r[0] not in mine)
         else:
             self._wrote(call)
-        self.bans = tuple(
-            b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run)
-        )
+        self.bans = tuple(b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run))
         done = Done(
             action=o.action,
             run=call.run,
@@ -881,7 +886,12 @@ class Monitor:
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
             replace(b, loosened=b.may_repeat)
-            if b.by != call.action and b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
+            if b.by != call.action
+            and b.cause is Cause.REPAIR
+            and b.scope is Scope.ACTION
+            and not b.fields
+            and b.before is None
+            and not b.exempt
             else b
             for b in self.bans
         )
@@ -926,9 +936,7 @@ class Monitor:
             limit = 3 if o.call.effect is Effect.WRITE else 8
         self._keep(replace(streak, count=min(count, limit), step=step))
         if count >= limit:
-            self._put(
-                self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True)
-            )
+            self._put(self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True))
 
     def _streak(self, o: Open, code: str) -> Streak:
         found = next((st for st in self.streaks if st.operation == o.call.operation and st.code == code), None)
@@ -974,7 +982,9 @@ class Monitor:
         call = o.call
         names = tuple(f.name for f in envelope.invalid_fields)
         declared = call.effect is not Effect.UNDECLARED
-        before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
+        before = (
+            None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
+        )
         ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
         times = dict(self.repaired).get(o.action, 0) + 1
@@ -1057,9 +1067,7 @@ class Monitor:
     def _forget_wait(self, key: str) -> None:
         """What was refused until a time had its one retry, and nobody knows what came of it."""
         self.waits = tuple(w for w in self.waits if w[0] != key)
-        self.bans = tuple(
-            replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans
-        )
+        self.bans = tuple(replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans)
 
     def _cancelled(self, event: Cancelled, key: str, now: datetime, s: Snapshot) -> None:
         policy = s.policy
@@ -1127,7 +1135,10 @@ class Monitor:
             observed = s.policy.mode is Mode.OBSERVE
             if not executes and gate is Gate.ALLOW and not observed and not self.against(event.call, now, s):
                 if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
-                    raise Violation(HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}")
+                    raise Violation(
+                        HEALTHY,
+                        f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}",
+                    )
 
     def _reconnected(self, key: str, now: datetime, s: Snapshot) -> None:
         phase = s.actions[key].phase if key in s.actions else None
@@ -1470,9 +1481,7 @@ class Monitor:
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
         if hold.cause is Cause.UNKNOWN:
-            if not any(
-                b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans
-            ):
+            if not any(b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans):
                 raise Violation(OWED, "a hold for an unknown write whose truth is known")
 
 

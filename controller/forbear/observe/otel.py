@@ -81,11 +81,6 @@ class OpenTelemetryObserver:
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
-    def trace_id(self) -> str:
-        """Return the trace that this code runs in, 32 hex characters; "" = none. The protected record keeps it."""
-        context = trace.get_current_span().get_span_context()
-        return f"{context.trace_id:032x}" if context.is_valid else ""
-
     def begin(self, tool: str, call_id: str) -> object:
         """Begin the span of a call, or find the framework's."""
         return spans.begin(self._tracer, tool, call_id)
