@@ -107,7 +107,7 @@ BUGS: tuple[Bug, ...] = (
         ("unknown-wide", "retry-temporary"),
     ),
     Bug("a lost write is forgotten", "phases.running", "if action.call.effect is Effect.READ:\n        told = tell(\"CANCELLED\"", "if True:\n        told = tell(\"CANCELLED\"", ("unknown", "undeclared")),
-    Bug("a yes never expires", "admit", "now < start.grant.expires_at", "True", ("approval-repeat",)),
+    Bug("a yes never expires", "admit", "now < grant.expires_at and", "True and", ("approval-repeat",)),
     Bug("a yes to another fingerprint counts", "phases.approval", "        and event.fingerprint == state.fingerprint\n", "", ("approval", "hostile")),
     Bug("an old ticket answers", "phases.approval", "event.ticket == state.ticket\n        and", "True\n        and", ("approval", "hostile")),
     Bug(
