@@ -1,0 +1,58 @@
+"""When a retry may start: never before the reset, never at once, never much later."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forbear.core.identity import digest
+from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, retry_at
+
+NOW = datetime(2026, 9, 6, tzinfo=UTC)
+KEYS = st.text().map(lambda text: digest("action", text))
+WAITS = st.timedeltas(min_value=timedelta(days=-2), max_value=timedelta(days=40))
+
+
+@given(WAITS, KEYS)
+def test_a_retry_is_never_before_the_reset_nor_within_the_floor(wait: timedelta, key: str) -> None:
+    """The margin lies after the reset, also where clocks differ a little."""
+    at = retry_at(NOW + wait, NOW, key)
+    assert at >= NOW + wait + MARGIN
+    assert at >= NOW + FLOOR + MARGIN
+
+
+@given(WAITS, KEYS)
+def test_margin_and_jitter_are_bounded(wait: timedelta, key: str) -> None:
+    """Together they are at most a fifth of the wait, at least a second, at most a minute."""
+    base = max(NOW + wait, NOW + FLOOR)
+    room = min(max((base - NOW) / 5, LEAST_ROOM), MOST_ROOM)
+    assert retry_at(NOW + wait, NOW, key) <= base + room
+    assert LEAST_ROOM == timedelta(seconds=1)
+    assert MOST_ROOM == timedelta(seconds=60)
+
+
+def test_the_same_key_gives_the_same_instant_and_different_keys_spread() -> None:
+    """Jitter is derived, not drawn; a crowd of waiting calls does not start at once."""
+    reset = NOW + timedelta(minutes=10)
+    instants = {retry_at(reset, NOW, digest("action", str(number))) for number in range(100)}
+    assert instants == {retry_at(reset, NOW, digest("action", str(number))) for number in range(100)}
+    assert len(instants) == 100
+    assert max(instants) - min(instants) > timedelta(seconds=50)
+
+
+def test_the_ends_of_the_jitter() -> None:
+    """The smallest key starts right after the margin, the largest key just before the room ends."""
+    reset = NOW + timedelta(seconds=100)
+    assert retry_at(reset, NOW, "0" * 32) == reset + timedelta(seconds=0.25)
+    late = retry_at(reset, NOW, "f" * 32)
+    assert reset + timedelta(seconds=19.99) < late <= reset + timedelta(seconds=20)
+    assert fraction("0" * 32) == 0
+    assert fraction("80000000" + "f" * 24) == 0.5
+    assert 0.999 < fraction("f" * 32) < 1
+
+
+def test_a_reset_in_the_past_waits_for_the_floor() -> None:
+    """A server that says "now" is not asked again at once."""
+    assert retry_at(NOW - timedelta(hours=1), NOW, "0" * 32) == NOW + timedelta(seconds=1.25)
