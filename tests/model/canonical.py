@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from forbear.core.decision import Snapshot
@@ -45,7 +45,7 @@ class Canonical:
         self._names: dict[str, int] = {}
         # Calls that are asked about on their own have keys that are made of their step.
         self._alias: dict[str, str] = {}
-        self._now = datetime.min
+        self._now = datetime.min.replace(tzinfo=UTC)
         self._tree = Tree(root="", principal="")
         self._plans: dict[type, tuple[tuple[str, str], ...]] = {}
         self._by_type: dict[type, Callable[[Any], Hashable]] = {
@@ -146,7 +146,7 @@ class Canonical:
                 if entry.name in skipped:
                     continue
                 how = "value"
-                if entry.name in ("turn", "probed") and kind not in (Tree,) and entry.type != "bool":
+                if entry.name in ("turn", "probed") and kind is not Tree and entry.type != "bool":
                     how = "turn"
                 elif entry.name in ("writes", "last_writes") and kind is not Tree:
                     how = "writes"

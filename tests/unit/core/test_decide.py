@@ -72,7 +72,9 @@ def test_an_event_of_an_action_that_nobody_remembers_changes_nothing(event: Even
     assert Story(WRITE).feed(call(WRITE, {"desk": "a"}), event) == Decision(rule=rule)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMEOUT, Outcome.UNKNOWN, Outcome.CANCELLED, Outcome.REFUSED])
+@pytest.mark.parametrize(
+    "outcome", [Outcome.FAILED, Outcome.TIMEOUT, Outcome.UNKNOWN, Outcome.CANCELLED, Outcome.REFUSED]
+)
 @pytest.mark.parametrize(
     ("policy", "executed", "phase"),
     [(READ, Executed.UNKNOWN, Stopped), (WRITE, Executed.NO, Stopped), (WRITE, Executed.UNKNOWN, Unknown)],
