@@ -28,7 +28,10 @@ def main() -> int:
     except Broken as broken:
         sys.stdout.write(f"{broken}\n")
         return 1
-    rows = [f"{name:20} {c.states:8} {c.edges:9} {c.depth:6}  {'all' if c.complete else 'nearest'}" for name, c in made.counts.items()]
+    rows = [
+        f"{name:20} {c.states:8} {c.edges:9} {c.depth:6}  {'all' if c.complete else 'nearest'}"
+        for name, c in made.counts.items()
+    ]
     states = sum(c.states for c in made.counts.values())
     edges = sum(c.edges for c in made.counts.values())
     head = f"{'case':20} {'states':>8} {'edges':>9} {'depth':>6}"

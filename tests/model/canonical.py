@@ -13,7 +13,7 @@ from typing import Any
 from forbear.core.decision import Snapshot
 from forbear.core.states import Action, Hold, Known, Run, Streak, Tree, known_key
 from forbear.core.values import Call, Envelope
-from tests.model.calls import FAR, Case
+from tests.model.calls import FAR, T0, Case
 from tests.model.monitor import Monitor
 
 # Fields that nothing decides on.
@@ -45,7 +45,7 @@ class Canonical:
         self._names: dict[str, int] = {}
         # Calls that are asked about on their own have keys that are made of their step.
         self._alias: dict[str, str] = {}
-        self._now = datetime.min
+        self._now = T0
         self._tree = Tree(root="", principal="")
         self._plans: dict[type, tuple[tuple[str, str], ...]] = {}
         self._by_type: dict[type, Callable[[Any], Hashable]] = {
@@ -146,7 +146,7 @@ class Canonical:
                 if entry.name in skipped:
                     continue
                 how = "value"
-                if entry.name in ("turn", "probed") and kind not in (Tree,) and entry.type != "bool":
+                if entry.name in ("turn", "probed") and kind is not Tree and entry.type != "bool":
                     how = "turn"
                 elif entry.name in ("writes", "last_writes") and kind is not Tree:
                     how = "writes"
@@ -222,7 +222,14 @@ class Canonical:
 
     def _streak(self, value: object) -> Hashable:
         assert isinstance(value, Streak)
-        return (value.operation, value.code, min(value.count, 8), self._value(value.step), value.action, min(value.waits, 2))
+        return (
+            value.operation,
+            value.code,
+            min(value.count, 8),
+            self._value(value.step),
+            value.action,
+            min(value.waits, 2),
+        )
 
     def _envelope(self, value: object) -> Hashable:
         assert isinstance(value, Envelope)

@@ -445,7 +445,6 @@ def _approvals() -> Iterable[Case]:
         starts=3,
     )
 
-
     yield Case(
         name="hostile",
         about="every event in every phase: late, duplicate, spurious and forged ones",
@@ -453,11 +452,12 @@ def _approvals() -> Iterable[Case]:
         calls=_calls(A=call(gated, A1), B=call(gated, A2)),
         verdicts={"A": (ALLOW, ALWAYS)},
         results={"": ("ok", "wait", "repair", "refused", "unknown")},
-        also=_words("people", "framework", "lost", "cancel", "inspect", "reconnect", "revise", "edit", "hostile", "leap"),
+        also=_words(
+            "people", "framework", "lost", "cancel", "inspect", "reconnect", "revise", "edit", "hostile", "leap"
+        ),
         attempts=2,
         starts=2,
     )
-
 
     polled = replace(READ, poll=Poll(status_field="status", pending=("open",)))
     yield Case(

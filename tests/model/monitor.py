@@ -339,7 +339,7 @@ class Monitor:
     # ---- what covers a call -----------------------------------------------------------------------------------------
 
     @staticmethod
-    def covers(ban: Ban, call: Call, principal: str, mode: Mode) -> bool:
+    def covers(ban: Ban, call: Call, principal: str) -> bool:
         """Say whether a ban is about a call (design section 5)."""
         if call.tool in ban.exempt or (ban.writes_only and call.effect is Effect.READ):
             return False
@@ -366,9 +366,7 @@ class Monitor:
     def against(self, call: Call, now: datetime, s: Snapshot) -> list[Ban]:
         """Return the bans that stand in the way of a call now."""
         return [
-            ban
-            for ban in self.bans
-            if self.covers(ban, call, s.tree.principal, s.policy.mode) and not self._lets_pass(ban, now, s)
+            ban for ban in self.bans if self.covers(ban, call, s.tree.principal) and not self._lets_pass(ban, now, s)
         ]
 
     @staticmethod
@@ -419,7 +417,10 @@ class Monitor:
         if by_key:
             self.keys_used = self.keys_used | {action}
         yes = self._spend(command, now, s) if not observed else None
-        self.open = (*self.open, Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry))
+        self.open = (
+            *self.open,
+            Open(action=action, number=number, call=call, yes=yes, by_key=by_key, is_retry=self.is_retry),
+        )
         self.is_retry = False
         st = next((st for st in self.steps if st.run == call.run), Steps(run=call.run, step=""))
         st = replace(st, calls_in_turn=st.calls_in_turn + 1, calls_in_run=st.calls_in_run + 1)
@@ -447,7 +448,7 @@ class Monitor:
             raise Violation(promise, f"{_who(event)} starts under {ban.cause.name} on {ban.scope.value}")
         taken: list[Ban] = []
         for ban in self.bans:
-            if self.covers(ban, call, s.tree.principal, s.policy.mode):
+            if self.covers(ban, call, s.tree.principal):
                 if ban.cause is Cause.REFUSAL and ban.until is None:
                     ban = replace(ban, holder=(action, number), probed=True)  # noqa: PLW2901
                 elif ban.cause is Cause.REFUSAL:
@@ -457,7 +458,9 @@ class Monitor:
             taken.append(ban)
         self.bans = tuple(taken)
         waiting = dict(self.waits)
-        own = any(b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken)
+        own = any(
+            b.cause is Cause.TIME and b.by == action and b.told_now and b.holder == (action, number) for b in taken
+        )
         if action in waiting and isinstance(event, Woke) and waiting[action] != call.fingerprint:
             raise Violation(RETRY, "the retry is not exactly the refused call")
         self.waits = tuple(w for w in self.waits if w[0] != action)
@@ -518,7 +521,7 @@ class Monitor:
                 if gate is not Gate.DENY:
                     raise Violation(HEALTHY, "denied although the rule does not deny")
                 scope, value = _narrow(call, Scope.RULE, s)
-                self._put(replace(self._ban(Cause.DENIAL, scope, value, call, s), gated="deny"))
+                self._put(replace(self._ban(Cause.DENIAL, scope, value, call), gated="deny"))
             case Rule.CHECKER_PARKED:
                 if gate is not Gate.UNAVAILABLE:
                     raise Violation(HEALTHY, "kept for a checker that is not down")
@@ -534,7 +537,7 @@ class Monitor:
                 }
                 if gate is Gate.ALLOW or not due[decision.rule]:
                     raise Violation(HEALTHY, f"stopped without a reason by {decision.rule.value}")
-                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
+                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, ends_with_turn=True))
             case _:
                 pass
 
@@ -648,13 +651,13 @@ class Monitor:
     def _waits_its_turn(self, call: Call, now: datetime, s: Snapshot) -> bool:
         """A time hold is over: whoever waits for it goes first, and nobody before margin and jitter are over."""
         for ban in self.bans:
-            if ban.cause is Cause.TIME and self.covers(ban, call, s.tree.principal, s.policy.mode):
+            if ban.cause is Cause.TIME and self.covers(ban, call, s.tree.principal):
                 if ban.latest is not None and now < ban.latest:
                     return True
                 for other in s.actions.values():
                     if other.key == call.action or not isinstance(other.phase, (Waiting, Parked)):
                         continue
-                    if self.covers(ban, other.call, s.tree.principal, s.policy.mode):
+                    if self.covers(ban, other.call, s.tree.principal):
                         return True
         return False
 
@@ -683,7 +686,7 @@ class Monitor:
                 if decision.answer not in (Answer.STOPPED, Answer.HALTED):
                     raise Violation(BOUNDED, f"one replay too many is {decision.answer}")
                 self.done = tuple(d for d in self.done if d.action != call.action)
-                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, s, ends_with_turn=True))
+                self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, ends_with_turn=True))
                 return True
             due, changed = True, replace(done, replays=done.replays + 1)
         own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
@@ -701,7 +704,6 @@ class Monitor:
         scope: Scope,
         value: str,
         call: Call,
-        s: Snapshot,
         *,
         ends_with_turn: bool = False,
         until: datetime | None = None,
@@ -729,7 +731,9 @@ class Monitor:
     def _free(self, o: Open, *, keep_probe: bool) -> None:
         """The attempt answers for nothing any more."""
         self.bans = tuple(
-            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now)) if ban.holder == (o.action, o.number) else ban
+            replace(ban, holder=None, probed=ban.probed and (keep_probe or ban.told_now))
+            if ban.holder == (o.action, o.number)
+            else ban
             for ban in self.bans
         )
 
@@ -808,7 +812,7 @@ class Monitor:
                     self.must_ask |= {o.action}
                     if not s.has_approver or self.noes >= policy.limits.max_prompts:
                         self.must_ask -= {o.action}
-                        self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
+                        self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, ends_with_turn=True))
             case Recovery.INSPECT_OUTCOME:
                 said = envelope.recovery is Recovery.INSPECT_OUTCOME
                 code = (envelope.code if said else "") or "OUTCOME_UNKNOWN"
@@ -843,9 +847,7 @@ class Monitor:
             self.repairs = tuple(r for r in self.repairs if r[0] not in mine)
         else:
             self._wrote(call)
-        self.bans = tuple(
-            b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run)
-        )
+        self.bans = tuple(b for b in self.bans if not (b.before == (call.tool, call.arguments) and b.run == call.run))
         done = Done(
             action=o.action,
             run=call.run,
@@ -873,7 +875,7 @@ class Monitor:
         self.same = (*(entry for entry in self.same if entry[0] != o.action), (o.action, digest, count))
         limit = policy.limits.max_same_results
         if limit is not None and count >= limit:
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, o.call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, o.call, ends_with_turn=True))
 
     def _wrote(self, call: Call) -> None:
         """A write completed: what depended on other work may have changed."""
@@ -881,7 +883,12 @@ class Monitor:
         self.same = tuple(entry for entry in self.same if entry[0] == call.action)
         self.bans = tuple(
             replace(b, loosened=b.may_repeat)
-            if b.by != call.action and b.cause is Cause.REPAIR and b.scope is Scope.ACTION and not b.fields and b.before is None and not b.exempt
+            if b.by != call.action
+            and b.cause is Cause.REPAIR
+            and b.scope is Scope.ACTION
+            and not b.fields
+            and b.before is None
+            and not b.exempt
             else b
             for b in self.bans
         )
@@ -890,8 +897,10 @@ class Monitor:
                 d,
                 written=d.written or d.action != call.action,
                 overwritten=d.overwritten
-                or (d.action != call.action and call.target_declared and call.target is not None)
-                and d.target == call.target,
+                or (
+                    (d.action != call.action and call.target_declared and call.target is not None)
+                    and d.target == call.target
+                ),
             )
             for d in self.done
         )
@@ -899,7 +908,7 @@ class Monitor:
     def _empty(self, o: Open, policy: ToolPolicy, s: Snapshot) -> None:
         looks = dict(self.empty_looks).get(o.action, 0)
         if looks >= policy.empty_retry.looks:
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, o.call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, o.call, ends_with_turn=True))
             return
         self.empty_looks = (*(e for e in self.empty_looks if e[0] != o.action), (o.action, looks + 1))
 
@@ -912,7 +921,7 @@ class Monitor:
         elif envelope.code == "VAULT_LOCKED" and _may_share(policy, envelope):
             scope = Scope.PRINCIPAL
         scope, value = _narrow(call, scope, s)
-        ban = self._ban(Cause.REFUSAL, scope, value, call, s, until=envelope.reset_at)
+        ban = self._ban(Cause.REFUSAL, scope, value, call, until=envelope.reset_at)
         exempt = envelope.alternative_tools if envelope.recovery is Recovery.USE_ALTERNATIVE else ()
         self._put(replace(ban, exempt=exempt, placed_at=now, code=envelope.code))
         self._count_refusal(o, envelope.code, policy, s)
@@ -926,9 +935,7 @@ class Monitor:
             limit = 3 if o.call.effect is Effect.WRITE else 8
         self._keep(replace(streak, count=min(count, limit), step=step))
         if count >= limit:
-            self._put(
-                self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, s, ends_with_turn=True)
-            )
+            self._put(self._ban(Cause.EXHAUSTED, Scope.OPERATION, o.call.operation, o.call, ends_with_turn=True))
 
     def _streak(self, o: Open, code: str) -> Streak:
         found = next((st for st in self.streaks if st.operation == o.call.operation and st.code == code), None)
@@ -942,7 +949,7 @@ class Monitor:
     def _wait(self, o: Open, envelope: Envelope, policy: ToolPolicy, now: datetime, s: Snapshot) -> None:
         call, limits = o.call, policy.limits
         if envelope.reset_at is None and limits.on_unknown_reset == "stop":
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, ends_with_turn=True))
             return
         until = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
         streak = self._streak(o, envelope.code)
@@ -960,13 +967,13 @@ class Monitor:
         scope, value = _narrow(call, scope, s)
         until = max(until, now + timedelta(seconds=1))
         room = min(max((until - now) / 5, timedelta(seconds=1)), timedelta(seconds=60))
-        self._put(replace(self._ban(Cause.TIME, scope, value, call, s, until=until), latest=until + room))
+        self._put(replace(self._ban(Cause.TIME, scope, value, call, until=until), latest=until + room))
         self.waits = (*self.waits, (o.action, call.fingerprint))
         self.temporary = self.temporary | {o.action} if envelope.temporary else self.temporary - {o.action}
         spent = dict(self.retries).get(o.action, 0) >= self._retries_allowed(o.action, call, policy)
         if spent or until - now > limits.max_wait:
             self._count_refusal(o, envelope.code, policy, s)
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, ends_with_turn=True))
             # What starts in the next turn is no retry of this.
             self.waits = tuple(w for w in self.waits if w[0] != o.action)
 
@@ -974,8 +981,10 @@ class Monitor:
         call = o.call
         names = tuple(f.name for f in envelope.invalid_fields)
         declared = call.effect is not Effect.UNDECLARED
-        before = None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
-        ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, s, ends_with_turn=True)
+        before = (
+            None if envelope.precondition is None else (envelope.precondition.tool, envelope.precondition.arguments)
+        )
+        ban = self._ban(Cause.REPAIR, Scope.ACTION, o.action, call, ends_with_turn=True)
         # A named field that changes makes it another action: this one waits for the turn or the precondition.
         times = dict(self.repaired).get(o.action, 0) + 1
         self.repaired = (*(r for r in self.repaired if r[0] != o.action), (o.action, times))
@@ -997,7 +1006,7 @@ class Monitor:
         if limit is None:
             limit = 3 if names else 8
         if count >= limit:
-            self._put(self._ban(Cause.EXHAUSTED, scope, where, call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, scope, where, call, ends_with_turn=True))
 
     def _doubt(self, o: Open, code: str, now: datetime, policy: ToolPolicy, s: Snapshot) -> None:
         """A write may have happened."""
@@ -1018,7 +1027,7 @@ class Monitor:
             # Nothing runs on behind a doubt: their results still belong to their callers.
             self._close(o.action, other.number)
             self._free(other, keep_probe=True)
-        self._put(replace(self._ban(Cause.UNKNOWN, scope, value, call, s), writes_only=True))
+        self._put(replace(self._ban(Cause.UNKNOWN, scope, value, call), writes_only=True))
         self._count_refusal(o, code, policy, s)
 
     def _end_doubt(self, action: str) -> None:
@@ -1057,9 +1066,7 @@ class Monitor:
     def _forget_wait(self, key: str) -> None:
         """What was refused until a time had its one retry, and nobody knows what came of it."""
         self.waits = tuple(w for w in self.waits if w[0] != key)
-        self.bans = tuple(
-            replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans
-        )
+        self.bans = tuple(replace(b, told_now=False) if b.cause is Cause.TIME and b.by == key else b for b in self.bans)
 
     def _cancelled(self, event: Cancelled, key: str, now: datetime, s: Snapshot) -> None:
         policy = s.policy
@@ -1083,7 +1090,7 @@ class Monitor:
             self.waits = tuple(w for w in self.waits if w[0] != key)
             self.must_ask -= {key}
             self.framework = frozenset(entry for entry in self.framework if entry[0] != key)
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, call, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, call, ends_with_turn=True))
 
     def _expire(self, key: str, now: datetime, s: Snapshot) -> None:
         """A yes that was not used in time is over; so is the question of a tool that asked."""
@@ -1125,9 +1132,12 @@ class Monitor:
                 return
             gate = event.call.verdict.gate
             observed = s.policy.mode is Mode.OBSERVE
-            if not executes and gate is Gate.ALLOW and not observed and not self.against(event.call, now, s):
-                if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
-                    raise Violation(HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}")
+            if executes or gate is not Gate.ALLOW or observed or self.against(event.call, now, s):
+                return
+            if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
+                raise Violation(
+                    HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}"
+                )
 
     def _reconnected(self, key: str, now: datetime, s: Snapshot) -> None:
         phase = s.actions[key].phase if key in s.actions else None
@@ -1201,17 +1211,16 @@ class Monitor:
             case Denied():
                 self._denied(call, prompt, s)
             case Revised():
-                ban = self._ban(Cause.REPAIR, Scope.ACTION, key, call, s, ends_with_turn=True)
+                ban = self._ban(Cause.REPAIR, Scope.ACTION, key, call, ends_with_turn=True)
                 self._put(replace(ban, exempt=("named",)))
 
     def _after_yes(self, call: Call, s: Snapshot) -> None:
         self.noes = 0
         self.denials = tuple(d for d in self.denials if d[0] != call.operation)
-        mode = Mode.ENFORCE
         gone = [
             b
             for b in self.bans
-            if b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal, mode)
+            if b.cause is Cause.DENIAL and b.gated != "deny" and self.covers(b, call, s.tree.principal)
         ]
         # The rule's hold ends with what it said about its own call (decision 6).
         own = {b.by for b in gone if b.scope is Scope.RULE}
@@ -1226,7 +1235,7 @@ class Monitor:
         once = s.policy.repeatable is False
         busy = busy or (once and any(d.action == made.action and not d.old for d in self.done))
         if made.action != key:
-            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, standing, s, ends_with_turn=True))
+            self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, key, standing, ends_with_turn=True))
             if busy:
                 return
             self.prompts = tuple(p for p in self.prompts if p.action != made.action)
@@ -1245,16 +1254,16 @@ class Monitor:
         self.denials = (*(d for d in self.denials if d[0] != call.operation), (call.operation, count))
         named = prompt.rule and prompt.rule != "always" and not prompt.rule.startswith("tool:")
         if named:
-            ban = self._ban(Cause.DENIAL, Scope.RULE, prompt.rule, call, s)
+            ban = self._ban(Cause.DENIAL, Scope.RULE, prompt.rule, call)
             self._put(replace(ban, gated="ask", code=call.action))
             # Exactly this call stays refused, whatever the rule says later.
-            self._put(self._ban(Cause.DENIAL, Scope.ACTION, call.action, call, s))
+            self._put(self._ban(Cause.DENIAL, Scope.ACTION, call.action, call))
             return
         scope = Scope.ACTION if call.effect is Effect.UNDECLARED else Scope.TARGET
         scope, value = _narrow(call, scope, s)
-        self._put(self._ban(Cause.DENIAL, scope, value, call, s))
+        self._put(self._ban(Cause.DENIAL, scope, value, call))
         if scope is Scope.ACTION and count >= 2:
-            ban = self._ban(Cause.DENIAL, Scope.OPERATION, call.operation, call, s, ends_with_turn=True)
+            ban = self._ban(Cause.DENIAL, Scope.OPERATION, call.operation, call, ends_with_turn=True)
             self._put(replace(ban, gated="ask"))
 
     def _inspected(self, event: Inspected, key: str, now: datetime, s: Snapshot) -> None:
@@ -1469,11 +1478,9 @@ class Monitor:
             action = after.actions.get(key)
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
-        if hold.cause is Cause.UNKNOWN:
-            if not any(
-                b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans
-            ):
-                raise Violation(OWED, "a hold for an unknown write whose truth is known")
+        reasons = {(b.scope, b.value) for b in self.bans if b.cause is Cause.UNKNOWN}
+        if hold.cause is Cause.UNKNOWN and (hold.scope, hold.value) not in reasons:
+            raise Violation(OWED, "a hold for an unknown write whose truth is known")
 
 
 # ---- small readings -------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""Planted bugs: one place of the core is changed at a time, and the explorer must find each. A bug that it does not find
-is a promise that nobody watches.
+"""Planted bugs: one place of the core is changed at a time, and the explorer must find each.
 
-Each bug is a piece of source and what replaces it; the changed module is compiled and the code of its functions swapped
+A bug that it does not find is a promise that nobody watches. Each bug is a piece of source and what replaces it; the changed module is compiled and the code of its functions swapped
 for as long as one exploration lasts.
 """
 
@@ -32,7 +31,13 @@ class Bug:
 
 
 BUGS: tuple[Bug, ...] = (
-    Bug("a retry starts before its time", "phases.waiting", "if now < state.retry_at:", "if False:", ("retry-child", "retry")),
+    Bug(
+        "a retry starts before its time",
+        "phases.waiting",
+        "if now < state.retry_at:",
+        "if False:",
+        ("retry-child", "retry"),
+    ),
     Bug(
         "a refusal's named end is ignored",
         "refuse",
@@ -40,8 +45,20 @@ BUGS: tuple[Bug, ...] = (
         "ends_at=draft.now,",
         ("refusal-until",),
     ),
-    Bug("a refusal holds only the exact call", "refuse", "else Scope.TARGET\n\n\ndef _may", "else Scope.ACTION\n\n\ndef _may", ("refusal",)),
-    Bug("two probes in one turn", "admit", "claim=claim, probed=s.tree.turn", "claim=None, probed=0", ("refusal", "probe")),
+    Bug(
+        "a refusal holds only the exact call",
+        "refuse",
+        "else Scope.TARGET\n\n\ndef _may",
+        "else Scope.ACTION\n\n\ndef _may",
+        ("refusal",),
+    ),
+    Bug(
+        "two probes in one turn",
+        "admit",
+        "claim=claim, probed=s.tree.turn",
+        "claim=None, probed=0",
+        ("refusal", "probe"),
+    ),
     Bug(
         "the probe is not given back when the call is interrupted",
         "phases.running",
@@ -70,7 +87,13 @@ BUGS: tuple[Bug, ...] = (
         "self.holds[hold.key] = hold if hold.cause is not Cause.UNKNOWN else None\n",
         ("unknown", "unknown-wide"),
     ),
-    Bug("an unknown write does not cover its alias", "holds", "return hold.value == call.target or (", "return hold.action == call.action or (", ("unknown", "refusal")),
+    Bug(
+        "an unknown write does not cover its alias",
+        "holds",
+        "return hold.value == call.target or (",
+        "return hold.action == call.action or (",
+        ("unknown", "refusal"),
+    ),
     Bug(
         "one look that finds nothing is enough",
         "phases.unknown",
@@ -106,10 +129,28 @@ BUGS: tuple[Bug, ...] = (
         "if may_have_happened else",
         ("unknown-wide", "retry-temporary"),
     ),
-    Bug("a lost write is forgotten", "phases.running", "if action.call.effect is Effect.READ:\n        told = tell(\"CANCELLED\"", "if True:\n        told = tell(\"CANCELLED\"", ("unknown", "undeclared")),
+    Bug(
+        "a lost write is forgotten",
+        "phases.running",
+        'if action.call.effect is Effect.READ:\n        told = tell("CANCELLED"',
+        'if True:\n        told = tell("CANCELLED"',
+        ("unknown", "undeclared"),
+    ),
     Bug("a yes never expires", "admit", "now < grant.expires_at and", "True and", ("approval-repeat",)),
-    Bug("a yes to another fingerprint counts", "phases.approval", "        and event.fingerprint == state.fingerprint\n", "", ("approval", "hostile")),
-    Bug("an old ticket answers", "phases.approval", "event.ticket == state.ticket\n        and", "True\n        and", ("approval", "hostile")),
+    Bug(
+        "a yes to another fingerprint counts",
+        "phases.approval",
+        "        and event.fingerprint == state.fingerprint\n",
+        "",
+        ("approval", "hostile"),
+    ),
+    Bug(
+        "an old ticket answers",
+        "phases.approval",
+        "event.ticket == state.ticket\n        and",
+        "True\n        and",
+        ("approval", "hostile"),
+    ),
     Bug(
         "a kept yes of one run is spent by another",
         "phases.waiting",
@@ -124,10 +165,34 @@ BUGS: tuple[Bug, ...] = (
         "False",
         ("approval-repeat",),
     ),
-    Bug("a second question about one call", "phases.approval", "if covering(s, start.call, now).barring:", "if True:", ("approval", "approval-target")),
-    Bug("a no ends with the turn", "phases.approval", "end=End.PERSON,", "end=End.TURN,", ("approval-target", "approval-bare", "hostile")),
-    Bug("the answered question stays open", "phases.approval", "        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),\n        denials=tuple(", "        denials=tuple(", ("approval", "approval-target")),
-    Bug("the same input runs again after a repair", "repair", "hold = draft.put(_keep(draft, envelope, Scope.ACTION,", "hold = (_keep(draft, envelope, Scope.ACTION,", ("repair-first", "repair-unnamed", "hostile")),
+    Bug(
+        "a second question about one call",
+        "phases.approval",
+        "if covering(s, start.call, now).barring:",
+        "if True:",
+        ("approval", "approval-target"),
+    ),
+    Bug(
+        "a no ends with the turn",
+        "phases.approval",
+        "end=End.PERSON,",
+        "end=End.TURN,",
+        ("approval-target", "approval-bare", "hostile"),
+    ),
+    Bug(
+        "the answered question stays open",
+        "phases.approval",
+        "        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),\n        denials=tuple(",
+        "        denials=tuple(",
+        ("approval", "approval-target"),
+    ),
+    Bug(
+        "the same input runs again after a repair",
+        "repair",
+        "hold = draft.put(_keep(draft, envelope, Scope.ACTION,",
+        "hold = (_keep(draft, envelope, Scope.ACTION,",
+        ("repair-first", "repair-unnamed", "hostile"),
+    ),
     Bug(
         "other words repair nothing, and run",
         "repair",
@@ -135,23 +200,125 @@ BUGS: tuple[Bug, ...] = (
         "if False:",
         ("repair",),
     ),
-    Bug("a precondition met by another run", "settle", "hold.precondition == done and hold.run == draft.started.run", "hold.precondition == done", ("repair-first",)),
-    Bug("a run that only waits is never halted", "steps", "if run.idle_steps >= limits.max_idle_steps:", "if False:", ("steps", "waiting-halt")),
-    Bug("one step of two blocked calls counts twice", "steps", "return _close(run) if run.seen >= call.siblings else run", "return _close(run)", ("steps-two",)),
-    Bug("a write that is done runs again in its turn", "phases.completed", "if is_declared_once(s) and same_turn and", "if is_declared_once(s) and not same_turn and", ("once", "refusal")),
-    Bug("a wanted repeat in a new turn is swallowed", "phases.completed", "if is_declared_once(s) and same_turn and", "if is_declared_once(s) and", ("once", "refusal")),
-    Bug("another target is held too", "holds", "hold.value == call.target or (call.target is None and", "(", ("refusal-other", "refusal-until")),
-    Bug("an open attempt is forgotten by a wait", "bar", " and not isinstance(action.phase, Running)", "", ("parallel", "probe", "retry-quota")),
-    Bug("a timer spends the budget of the turn before", "decide", "run=current(s.run(call.run), s.tree.turn),", "run=s.run(call.run),", ("budget", "retry-child")),
-    Bug("a shared quota is closed by a code that is not listed", "refuse", 'if policy.trust.value == "owned":', "if True:", ("retry-remote", "refusal-shared")),
-    Bug("an observed call is stopped", "decide", "    if is_observed(s):\n        would", "    if False:\n        would", ("observe",)),
-    Bug("an observed tool's hold covers an enforced one", "holds", "if hold.observed and snapshot.policy.mode is not Mode.OBSERVE:", "if False:", ("observe",)),
-    Bug("the checker is asked for ever", "admit", "if checks < limits.checker_retry:", "if True:", ("approval-rule", "approval-down")),
-    Bug("a call waits without a wake-up", "bar", "        commands=(WakeAt(action=action.key, at=run_at),),\n        answer=Answer.PENDING,\n        told=kept.told,", "        commands=(),\n        answer=Answer.PENDING,\n        told=kept.told,", ("retry", "retry-quota", "refusal-other")),
-    Bug("a late duplicate acts", "phases.unknown", "if event.attempt == state.attempt else stale(event)", "if event.attempt else stale(event)", ("unknown-key", "unknown-key-only")),
-    Bug("a turn ends a doubt", "decide", "if hold.end in (End.TURN, End.REPAIR) and", "if hold.end in (End.TURN, End.REPAIR, End.VERDICT) and", ("unknown", "undeclared", "unknown-wide")),
-    Bug("equal calls of one step run twice", "phases.running", "if shared is not None and (", "if shared is not None and False and (", ("batch",)),
-    Bug("a shared time hold ends earlier when moved", "refuse", "max(standing.ends_at, at)", "min(standing.ends_at, at)", ("retry", "retry-quota", "retry-child", "refusal-until")),
+    Bug(
+        "a precondition met by another run",
+        "settle",
+        "hold.precondition == done and hold.run == draft.started.run",
+        "hold.precondition == done",
+        ("repair-first",),
+    ),
+    Bug(
+        "a run that only waits is never halted",
+        "steps",
+        "if run.idle_steps >= limits.max_idle_steps:",
+        "if False:",
+        ("steps", "waiting-halt"),
+    ),
+    Bug(
+        "one step of two blocked calls counts twice",
+        "steps",
+        "return _close(run) if run.seen >= call.siblings else run",
+        "return _close(run)",
+        ("steps-two",),
+    ),
+    Bug(
+        "a write that is done runs again in its turn",
+        "phases.completed",
+        "if is_declared_once(s) and same_turn and",
+        "if is_declared_once(s) and not same_turn and",
+        ("once", "refusal"),
+    ),
+    Bug(
+        "a wanted repeat in a new turn is swallowed",
+        "phases.completed",
+        "if is_declared_once(s) and same_turn and",
+        "if is_declared_once(s) and",
+        ("once", "refusal"),
+    ),
+    Bug(
+        "another target is held too",
+        "holds",
+        "hold.value == call.target or (call.target is None and",
+        "(",
+        ("refusal-other", "refusal-until"),
+    ),
+    Bug(
+        "an open attempt is forgotten by a wait",
+        "bar",
+        " and not isinstance(action.phase, Running)",
+        "",
+        ("parallel", "probe", "retry-quota"),
+    ),
+    Bug(
+        "a timer spends the budget of the turn before",
+        "decide",
+        "run=current(s.run(call.run), s.tree.turn),",
+        "run=s.run(call.run),",
+        ("budget", "retry-child"),
+    ),
+    Bug(
+        "a shared quota is closed by a code that is not listed",
+        "refuse",
+        'if policy.trust.value == "owned":',
+        "if True:",
+        ("retry-remote", "refusal-shared"),
+    ),
+    Bug(
+        "an observed call is stopped",
+        "decide",
+        "    if is_observed(s):\n        would",
+        "    if False:\n        would",
+        ("observe",),
+    ),
+    Bug(
+        "an observed tool's hold covers an enforced one",
+        "holds",
+        "if hold.observed and snapshot.policy.mode is not Mode.OBSERVE:",
+        "if False:",
+        ("observe",),
+    ),
+    Bug(
+        "the checker is asked for ever",
+        "admit",
+        "if checks < limits.checker_retry:",
+        "if True:",
+        ("approval-rule", "approval-down"),
+    ),
+    Bug(
+        "a call waits without a wake-up",
+        "bar",
+        "        commands=(WakeAt(action=action.key, at=run_at),),\n        answer=Answer.PENDING,\n        told=kept.told,",
+        "        commands=(),\n        answer=Answer.PENDING,\n        told=kept.told,",
+        ("retry", "retry-quota", "refusal-other"),
+    ),
+    Bug(
+        "a late duplicate acts",
+        "phases.unknown",
+        "if event.attempt == state.attempt else stale(event)",
+        "if event.attempt else stale(event)",
+        ("unknown-key", "unknown-key-only"),
+    ),
+    Bug(
+        "a turn ends a doubt",
+        "decide",
+        "if hold.end in (End.TURN, End.REPAIR) and",
+        "if hold.end in (End.TURN, End.REPAIR, End.VERDICT) and",
+        ("unknown", "undeclared", "unknown-wide"),
+    ),
+    Bug(
+        "equal calls of one step run twice",
+        "phases.running",
+        "if shared is not None and (",
+        "if shared is not None and False and (",
+        ("batch",),
+    ),
+    Bug(
+        "a shared time hold ends earlier when moved",
+        "refuse",
+        "max(standing.ends_at, at)",
+        "min(standing.ends_at, at)",
+        ("retry", "retry-quota", "retry-child", "refusal-until"),
+    ),
 )
 
 

@@ -123,7 +123,15 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "a call whose tool asked is not kept and run without its yes": (
         "approval-tool",
-        ("propose A", "propose B", "result of A #1: asks", "result of B #1: asks", "propose B", "new turn", "propose B"),
+        (
+            "propose A",
+            "propose B",
+            "result of A #1: asks",
+            "result of B #1: asks",
+            "propose B",
+            "new turn",
+            "propose B",
+        ),
     ),
     "an edit answers what was asked about the call that it was edited into": (
         "approval-edit",
@@ -209,10 +217,11 @@ def test_a_history_that_cannot_happen_is_an_error() -> None:
 def test_a_broken_history_is_shown_move_by_move() -> None:
     """Whoever reads the failure sees the shortest history, numbered, and which promise it breaks."""
     bug = next(bug for bug in BUGS if bug.name == "a turn ends a doubt")
-    import inspect
-
     source = inspect.getsource(decide).replace(bug.right, bug.wrong)
     with compiled_in("decide", source), pytest.raises(Broken) as broken:
-        replay(Desk(next(case for case in CASES if case.name == "unknown")), ["propose A", "result of A #1: unknown", "new turn"])
+        replay(
+            Desk(next(case for case in CASES if case.name == "unknown")),
+            ["propose A", "result of A #1: unknown", "new turn"],
+        )
     assert broken.value.history == ("propose A", "result of A #1: unknown", "new turn")
     assert "  3. new turn" in str(broken.value)

@@ -40,7 +40,9 @@ def typed(value: object) -> object:
 
 
 @given(ARGUMENTS, ARGUMENTS)
-def test_the_canonical_form_is_the_same_exactly_for_the_same_arguments(one: dict[str, object], other: dict[str, object]) -> None:
+def test_the_canonical_form_is_the_same_exactly_for_the_same_arguments(
+    one: dict[str, object], other: dict[str, object]
+) -> None:
     """Two calls have one canonical form only where every value and type of them is the same."""
     assert (canonical(one) == canonical(other)) == (typed(one) == typed(other))
 
@@ -58,7 +60,9 @@ def test_the_order_of_keys_means_nothing(arguments: dict[str, object]) -> None:
     assert canonical(turned) == canonical(arguments)
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (1, True), (0, False), (1, "1"), (None, "null"), ("a", "A"), ("é", "e\u0301")])
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, 1.0), (1, True), (0, False), (1, "1"), (None, "null"), ("a", "A"), ("é", "e\u0301")]
+)
 def test_nothing_is_folded(one: object, other: object) -> None:
     """Numbers, booleans, text and unlike spellings stay different."""
     assert canonical({"x": one}) != canonical({"x": other})
@@ -117,7 +121,12 @@ def test_a_lone_surrogate_has_a_digest() -> None:
 
 def test_source_and_tool_are_part_of_the_fingerprint() -> None:
     """The same words to another server's tool are another call."""
-    made = {fingerprint("t", "", "{}"), fingerprint("t", "s", "{}"), fingerprint("u", "", "{}"), fingerprint("t", "", "[]")}
+    made = {
+        fingerprint("t", "", "{}"),
+        fingerprint("t", "s", "{}"),
+        fingerprint("u", "", "{}"),
+        fingerprint("t", "", "[]"),
+    }
     assert len(made) == 4
 
 
@@ -133,7 +142,12 @@ def test_ignored_fields_do_not_change_the_action() -> None:
 
 def test_a_call_that_is_asked_about_on_its_own_has_a_key_of_its_own() -> None:
     """Run, step and call id keep such calls apart."""
-    made = {apart_key("a", "r", "s", "c"), apart_key("a", "q", "s", "c"), apart_key("a", "r", "t", "c"), apart_key("b", "r", "s", "c")}
+    made = {
+        apart_key("a", "r", "s", "c"),
+        apart_key("a", "q", "s", "c"),
+        apart_key("a", "r", "t", "c"),
+        apart_key("b", "r", "s", "c"),
+    }
     assert len(made) == 4
 
 

@@ -32,7 +32,9 @@ def test_a_step_of_blocked_calls_counts_once() -> None:
 
 def test_one_call_that_moved_makes_a_step_that_moved() -> None:
     """Where one call of a message ran, the run is not stuck."""
-    run = step(Run(id="root", turn=1, blocked_steps=1, idle_steps=1, blocked_in_turn=1), "s1", True, False, True, idle=False)
+    run = step(
+        Run(id="root", turn=1, blocked_steps=1, idle_steps=1, blocked_in_turn=1), "s1", True, False, True, idle=False
+    )
     assert (run.blocked_steps, run.idle_steps, run.blocked_in_turn) == (0, 0, 1)
 
 
@@ -67,7 +69,13 @@ def test_a_new_turn_counts_from_the_beginning() -> None:
     """What a run was counted in an older turn does not count against it; totals of the run stay."""
     run = count_start(step(Run(id="root"), "s1", True), "trade")
     fresh = current(run, 2)
-    assert (fresh.turn, fresh.blocked_steps, fresh.idle_steps, fresh.blocked_in_turn, fresh.calls_in_turn) == (2, 0, 0, 0, 0)
+    assert (fresh.turn, fresh.blocked_steps, fresh.idle_steps, fresh.blocked_in_turn, fresh.calls_in_turn) == (
+        2,
+        0,
+        0,
+        0,
+        0,
+    )
     assert (fresh.calls_in_run, starts_of(fresh, "trade")) == (1, (0, 1))
     assert current(fresh, 2) is fresh
     assert enter(run, replace(CALL, step="s1"), 2).turn == 2
@@ -75,7 +83,14 @@ def test_a_new_turn_counts_from_the_beginning() -> None:
 
 @pytest.mark.parametrize(
     ("blocked", "idle", "in_turn", "reason"),
-    [(0, 0, 0, ""), (1, 2, 3, ""), (2, 0, 0, "BLOCKED"), (0, 0, 4, "BLOCKED"), (0, 3, 0, "WAITING"), (2, 3, 4, "BLOCKED")],
+    [
+        (0, 0, 0, ""),
+        (1, 2, 3, ""),
+        (2, 0, 0, "BLOCKED"),
+        (0, 0, 4, "BLOCKED"),
+        (0, 3, 0, "WAITING"),
+        (2, 3, 4, "BLOCKED"),
+    ],
 )
 def test_a_run_is_over_at_its_bounds(blocked: int, idle: int, in_turn: int, reason: str) -> None:
     """At the bound, not after it; a run that was blocked is not called waiting."""

@@ -29,8 +29,8 @@ def test_margin_and_jitter_are_bounded(wait: timedelta, key: str) -> None:
     base = max(NOW + wait, NOW + FLOOR)
     room = min(max((base - NOW) / 5, LEAST_ROOM), MOST_ROOM)
     assert retry_at(NOW + wait, NOW, key) <= base + room
-    assert LEAST_ROOM == timedelta(seconds=1)
-    assert MOST_ROOM == timedelta(seconds=60)
+    assert timedelta(seconds=1) == LEAST_ROOM
+    assert timedelta(seconds=60) == MOST_ROOM
 
 
 def test_the_same_key_gives_the_same_instant_and_different_keys_spread() -> None:
