@@ -90,7 +90,7 @@ def test_what_waits_fits_the_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     assert main(["pending"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("1 question · 1 unknown outcome · 1 waiting call · 1 hold\n")
+    assert out.startswith("1 question · 1 unknown outcome · 1 waiting call · 2 holds\n")
     assert all(cell_len(line) <= width for line in out.splitlines())
     assert "\x1b" not in out
     assert "\u202e" not in out

@@ -200,3 +200,7 @@ class CallTracer(Protocol):
     def mark(self, seen: Seen, call_id: str, began_at: datetime, ended_at: datetime) -> None:
         """Note a call that somebody else executed, in the context of the caller."""
         ...
+
+    def trace_id(self) -> str:
+        """Return the id of the trace that this code runs in, for the protected record; "" = none."""
+        ...

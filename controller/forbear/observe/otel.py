@@ -81,11 +81,6 @@ class OpenTelemetryObserver:
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
-    def trace_id(self) -> str:
-        """Return the trace that this code runs in, 32 hex characters; "" = none. The protected record keeps it."""
-        context = trace.get_current_span().get_span_context()
-        return f"{context.trace_id:032x}" if context.is_valid else ""
-
     def begin(self, tool: str, call_id: str) -> object:
         """Begin the span of a call, or find the framework's."""
         return spans.begin(self._tracer, tool, call_id)
@@ -98,6 +93,10 @@ class OpenTelemetryObserver:
     def mark(self, seen: Seen, call_id: str, began_at: datetime, ended_at: datetime) -> None:
         """Note a call that somebody else executed."""
         spans.mark(self._tracer, seen, call_id, began_at, ended_at)
+
+    def trace_id(self) -> str:
+        """Return the id of the trace that this code runs in, 32 hex characters; "" = none."""
+        return spans.trace_id()
 
 
 def _attributes(instrument: Instrument, values: Values) -> dict[str, str]:

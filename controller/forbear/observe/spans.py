@@ -81,6 +81,12 @@ def is_execute_tool(span: Span) -> bool:
     return isinstance(name, str) and name.startswith(f"{words.EXECUTE_TOOL} ")
 
 
+def trace_id() -> str:
+    """Return the id of the current trace, 32 hex characters; "" = none."""
+    found = trace.get_current_span().get_span_context()
+    return trace.format_trace_id(found.trace_id) if found.is_valid else ""
+
+
 def error_type(seen: Seen) -> str:
     """Return `error.type` of a call; "" = it completed, or it goes on (a wait, a prompt)."""
     if seen.raised:

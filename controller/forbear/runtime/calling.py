@@ -42,15 +42,6 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
         StoreError: the store cannot be written (unless the manner is to answer, or the tool is only observed).
     """
     engine = asking.engine
-    if engine.observing is not None and engine.observing.traces:
-        with Traced(engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
-            traced.reply = _call(asking, tool, arguments, where, executor, manner)
-        return traced.reply
-    return _call(asking, tool, arguments, where, executor, manner)
-
-
-def _call(asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner) -> Reply:
-    engine = asking.engine
     policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
         try:
@@ -75,17 +66,6 @@ async def acall(
 ) -> Reply:
     """Answer one call in this task. Raises like `call`."""
     engine = asking.engine
-    if engine.observing is not None and engine.observing.traces:
-        with Traced(engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
-            traced.reply = await _acall(asking, tool, arguments, where, executor, manner)
-        return traced.reply
-    return await _acall(asking, tool, arguments, where, executor, manner)
-
-
-async def _acall(
-    asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner
-) -> Reply:
-    engine = asking.engine
     policy = asking.lanes.policies.get(tool)
     if policy is not None and is_plain(arguments) and (run := where.get("run")):
         try:
@@ -105,6 +85,26 @@ async def _acall(
                 reply if reply is not None else await arun_flow(_go_on(asking, flight, ended, executor, manner), engine)
             )
     return await arun_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
+
+
+def traced_call(
+    asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner
+) -> Reply:
+    """Do what `call` does, with a span around it."""
+    assert asking.engine.observing is not None
+    with Traced(asking.engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
+        traced.reply = call(asking, tool, arguments, where, executor, manner)
+    return traced.reply
+
+
+async def traced_acall(
+    asking: Asking, tool: str, arguments: object, where: Where, executor: Executor, manner: Manner
+) -> Reply:
+    """Do what `acall` does, with a span around it."""
+    assert asking.engine.observing is not None
+    with Traced(asking.engine.observing, tool, where.get("call_id") or "", manner.signals) as traced:
+        traced.reply = await acall(asking, tool, arguments, where, executor, manner)
+    return traced.reply
 
 
 def _ended_well(asking: Asking, flight: Flight, ended: Ended) -> Reply | None:

@@ -20,7 +20,7 @@ from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
 from forbear.runtime.broken import broken_reply
-from forbear.runtime.calling import USUAL, Manner, acall, call
+from forbear.runtime.calling import USUAL, Manner, acall, call, traced_acall, traced_call
 from forbear.runtime.clock import SystemClock, SystemIds
 from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
@@ -72,6 +72,8 @@ class Controller:
         self._asking = Asking(engine)
         self._closed = False
         engine.on_late = self._settle_late
+        traces = engine.observing is not None and engine.observing.traces
+        self._call, self._acall = (traced_call, traced_acall) if traces else (call, acall)
         self._worker = EmbeddedWorker(self, engine) if worker else None
         self._writer = JournalWriter(engine) if worker else None
         if self._worker is not None:
@@ -282,7 +284,7 @@ class Controller:
         if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
         executor = self._asking.executor(tool, execute)
-        return call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        return self._call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
 
     async def acall(
         self,
@@ -297,7 +299,7 @@ class Controller:
     ) -> Reply:
         """Do what `call` does, in a task: the tool and the approval rule may be async."""
         executor = self._asking.executor(tool, execute)
-        return await acall(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        return await self._acall(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 

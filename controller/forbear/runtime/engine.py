@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Final
 
 from forbear.audit.evidence import EvidenceStore
 from forbear.contract import Catalogue, Http, Raised, Raw, Trail, classify, poll_finished
@@ -196,11 +196,8 @@ class Engine:
         self.observing = Observing(observers, self.tools, self.catalogue, self.clock)
         self.untold = self.observing.untold
         self.world.observing = self.observing
+        self.trace_id = self.observing.trace_id
         self.world.batch.on_written = self.observing.written
-        for one in observers:
-            named: object = getattr(one, "trace_id", None)
-            if callable(named):
-                self.trace_id = cast("Callable[[], str]", named)
 
     def tell(self) -> None:
         """Tell observers what was committed; no lock is held."""

@@ -90,8 +90,8 @@ def turns_of(row: Row) -> tuple[str, ...]:
 
 
 def secret_row(secret: bytes) -> Row:
-    """Return the row of the key of idempotency keys."""
-    return Row(scope=KEYS_SCOPE, kind="secret", key="idempotency", body=secret, live=False)
+    """Return the row of the key of idempotency keys; live, because it must outlast every retention."""
+    return Row(scope=KEYS_SCOPE, kind="secret", key="idempotency", body=secret)
 
 
 def completions_row(root: str, action: str, count: int) -> Row:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self
 
@@ -45,6 +46,10 @@ from forbear.runtime.tools import Toolbox
 from forbear.store.codec import from_us
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+# Read in C: these see every succeeding read.
+_name: Final[Callable[[Flight], str]] = attrgetter("entry.policy.name")
+_started_us: Final[Callable[[Flight], int]] = attrgetter("started_us")
+_ended_us: Final[Callable[[Flight], int]] = attrgetter("ended_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +166,10 @@ class Observing:
                     self._guard(observer, observer.observe, self._of_flight(line))
 
     def _together(self, lines: Sequence[Line]) -> list[Reads]:
-        counts: dict[str, int] = {}
-        times: dict[str, int] = {}
-        for line in lines:
-            if type(line) is tuple:
-                flight = line[0]
-                name = flight.entry.policy.name
-                counts[name] = counts.get(name, 0) + 1
-                times[name] = times.get(name, 0) + flight.ended_us - flight.started_us
+        ended = [line[0] for line in lines if type(line) is tuple]
+        counts = Counter(map(_name, ended))
         return [
-            Reads(tool=self.tool(name), operation=self.tool(name), count=count, ran_for=times[name] * _MICROSECOND)
+            Reads(tool=self.tool(name), operation=self.tool(name), count=count, ran_for=_ran_for(ended, name, counts))
             for name, count in counts.items()
         ]
 
@@ -306,6 +305,15 @@ class Observing:
         for tracer in self._tracers:
             self._guard(tracer, tracer.mark, seen, reply.call_id, began_at, now)
 
+    def trace_id(self) -> str:
+        """Return the trace that this code runs in, by the first observer that knows one; "" = none does."""
+        for observer in self._observers:
+            if isinstance(observer, CallTracer):
+                found = self._guard(observer, observer.trace_id)
+                if isinstance(found, str) and found:
+                    return found
+        return ""
+
     def seen(self, reply: Reply) -> Seen:
         """Return how a call ended, in closed words."""
         envelope = reply.envelope
@@ -362,3 +370,9 @@ def _completed(decision: Decision, action: str) -> tuple[Outcome | None, Execute
         if isinstance(change, Action) and change.key == action and isinstance(change.phase, Completed):
             return change.phase.outcome, Executed.YES
     return None, None
+
+
+def _ran_for(ended: Sequence[Flight], name: str, counts: Counter[str]) -> timedelta:
+    """Return how long the reads of one tool ran in all."""
+    own = ended if len(counts) == 1 else [flight for flight in ended if _name(flight) == name]
+    return (sum(map(_ended_us, own)) - sum(map(_started_us, own))) * _MICROSECOND

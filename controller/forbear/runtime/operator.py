@@ -26,7 +26,7 @@ from forbear.runtime.display import MAX_SHOWN, Shown, shown
 from forbear.runtime.engine import Engine
 from forbear.runtime.lookups import prompt_facts
 from forbear.runtime.overview import RunView, run_view_flow
-from forbear.runtime.pending import KINDS, Pending, pending_flow, policy_flow
+from forbear.runtime.pending import KINDS, Pending, is_listed, pending_flow, policy_flow
 from forbear.runtime.perform import run_flow
 from forbear.runtime.places import place_flow
 from forbear.runtime.program import tell, tell_tree
@@ -141,7 +141,7 @@ class Operator:
         """
         limit = None if whole else MAX_SHOWN
         rows = self._engine.store.tickets()
-        return tuple(self._do(pending_flow(self._engine, row, limit)) for row in rows if row.kind in KINDS)
+        return tuple(self._do(pending_flow(self._engine, row, limit)) for row in rows if is_listed(row))
 
     def find(self, ticket: str) -> tuple[Pending, ...]:
         """Return what waits under a ticket, or under the tickets that begin with this text; arguments are whole.

@@ -21,7 +21,7 @@ from forbear.errors import UsageError
 from forbear.runtime.effects import Program, load
 from forbear.runtime.engine import Engine
 from forbear.runtime.lookups import find_root
-from forbear.runtime.pending import KINDS, Pending, path_flow, pending_flow
+from forbear.runtime.pending import Pending, is_listed, path_flow, pending_flow
 from forbear.runtime.rows import phase_name, tree_scope
 from forbear.runtime.steps import Flow, transact
 
@@ -91,7 +91,7 @@ def run_view_flow(engine: Engine, run: str) -> Flow[RunView]:
     halt: Halt | None = read.run.halted
     waiting: list[Pending] = []
     for row in engine.store.tickets():
-        if row.kind in KINDS and row.scope == tree_scope(root):
+        if is_listed(row) and row.scope == tree_scope(root):
             one = yield from pending_flow(engine, row, None)
             if one.run in mine:
                 waiting.append(one)

@@ -12,6 +12,7 @@ from typing import Final
 
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Hold, Parked, Unknown, Waiting
+from forbear.core.vocabulary import Cause, Scope
 from forbear.ports import Row
 from forbear.runtime.display import Shown, shown
 from forbear.runtime.engine import Engine
@@ -54,6 +55,16 @@ class Pending:
     prompts_before: int = 0
     # What the run was told it under; it is what `explain` takes.
     request_id: str = ""
+
+
+_OWN_TIME: Final = (f"{Scope.ACTION.value}:", f":{Cause.TIME.value}")
+
+
+def is_listed(row: Row) -> bool:
+    """Say whether a row is something that waits by itself: the time of a waiting call is told with the call."""
+    if row.kind == "hold" and row.key.startswith(_OWN_TIME[0]) and row.key.endswith(_OWN_TIME[1]):
+        return False
+    return row.kind in KINDS
 
 
 def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:

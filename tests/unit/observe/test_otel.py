@@ -307,3 +307,18 @@ def test_attributes_are_a_closed_set(opened: Any, telemetry: Any) -> None:
     allowed = {one.name for one in SPAN}
     assert all(set(span.attributes) <= allowed for span in telemetry.finished())
     assert not any("gen_ai.tool.call.id" in span.attributes for span in telemetry.finished()[::2])
+
+
+def test_the_record_names_the_trace(opened: Any, telemetry: Any) -> None:
+    """What operators read about a refusal leads to its trace, and the other way round by the request id."""
+    controller = opened(telemetry.observer())
+    named: list[str] = []
+
+    def pay(n: int) -> object:
+        named.append(controller._engine.trace_id())
+        return refuse()
+
+    controller.call("pay", {"n": 1}, run="r", step="s", execute=pay)
+    (span,) = telemetry.finished()
+    assert named == [f"{span.context.trace_id:032x}"]
+    assert controller._engine.trace_id() == ""
