@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Decision, Snapshot
-from forbear.core.events import Lifted, RunRestarted, TurnBegan
+from forbear.core.events import Event, TreeEvent
 from forbear.core.rules import Rule
 from tests.model.plain import JSON, from_plain, to_plain
 from tests.model.survey import Survey
@@ -61,6 +62,8 @@ def again(vector: dict[str, JSON]) -> Decision:
     event = from_plain(vector["event"])
     now = from_plain(vector["now"])
     assert isinstance(snapshot, Snapshot)
-    if isinstance(event, (TurnBegan, RunRestarted, Lifted)):
-        return decide_tree(snapshot, event, now)  # type: ignore[arg-type]  # an instant, by construction
-    return decide(snapshot, str(vector["key"]), event, now)  # type: ignore[arg-type]  # an event and an instant
+    assert isinstance(now, datetime)
+    if isinstance(event, TreeEvent):
+        return decide_tree(snapshot, event, now)
+    assert isinstance(event, Event)
+    return decide(snapshot, str(vector["key"]), event, now)
