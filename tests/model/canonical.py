@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from forbear.core.decision import Snapshot
 from forbear.core.states import Action, Hold, Known, Run, Streak, Tree, known_key
 from forbear.core.values import Call, Envelope
-from tests.model.calls import FAR, Case
+from tests.model.calls import FAR, T0, Case
 from tests.model.monitor import Monitor
 
 # Fields that nothing decides on.
@@ -45,7 +45,7 @@ class Canonical:
         self._names: dict[str, int] = {}
         # Calls that are asked about on their own have keys that are made of their step.
         self._alias: dict[str, str] = {}
-        self._now = datetime.min.replace(tzinfo=UTC)
+        self._now = T0
         self._tree = Tree(root="", principal="")
         self._plans: dict[type, tuple[tuple[str, str], ...]] = {}
         self._by_type: dict[type, Callable[[Any], Hashable]] = {

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Decision, Snapshot
-from forbear.core.events import Event, Lifted, RunRestarted, TurnBegan
+from forbear.core.events import Event, TreeEvent
 from forbear.core.rules import Rule
 from tests.model.plain import JSON, from_plain, to_plain
 from tests.model.survey import Survey
@@ -64,6 +63,7 @@ def again(vector: dict[str, JSON]) -> Decision:
     now = from_plain(vector["now"])
     assert isinstance(snapshot, Snapshot)
     assert isinstance(now, datetime)
-    if isinstance(event, (TurnBegan, RunRestarted, Lifted)):
+    if isinstance(event, TreeEvent):
         return decide_tree(snapshot, event, now)
-    return decide(snapshot, str(vector["key"]), cast("Event", event), now)
+    assert isinstance(event, Event)
+    return decide(snapshot, str(vector["key"]), event, now)

@@ -1132,12 +1132,11 @@ class Monitor:
                 return
             gate = event.call.verdict.gate
             observed = s.policy.mode is Mode.OBSERVE
-            is_free = gate is Gate.ALLOW and not observed and not self.against(event.call, now, s)
-            waits = self._waits_its_turn(event.call, now, s) or self._budget_is_spent(event.call, s)
-            if not executes and is_free and not waits:
+            if executes or gate is not Gate.ALLOW or observed or self.against(event.call, now, s):
+                return
+            if not self._waits_its_turn(event.call, now, s) and not self._budget_is_spent(event.call, s):
                 raise Violation(
-                    HEALTHY,
-                    f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}",
+                    HEALTHY, f"a kept call is due, nothing is against it, and it does not run: {decision.rule.value}"
                 )
 
     def _reconnected(self, key: str, now: datetime, s: Snapshot) -> None:
@@ -1479,9 +1478,8 @@ class Monitor:
             action = after.actions.get(key)
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
-        if hold.cause is Cause.UNKNOWN and not any(
-            b.cause is Cause.UNKNOWN and (b.scope, b.value) == (hold.scope, hold.value) for b in self.bans
-        ):
+        reasons = {(b.scope, b.value) for b in self.bans if b.cause is Cause.UNKNOWN}
+        if hold.cause is Cause.UNKNOWN and (hold.scope, hold.value) not in reasons:
             raise Violation(OWED, "a hold for an unknown write whose truth is known")
 
 

@@ -1,8 +1,6 @@
 """Planted bugs: one place of the core is changed at a time, and the explorer must find each.
 
-A bug that it does not find is a promise that nobody watches.
-
-Each bug is a piece of source and what replaces it; the changed module is compiled and the code of its functions swapped
+A bug that it does not find is a promise that nobody watches. Each bug is a piece of source and what replaces it; the changed module is compiled and the code of its functions swapped
 for as long as one exploration lasts.
 """
 

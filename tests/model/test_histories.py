@@ -217,7 +217,6 @@ def test_a_history_that_cannot_happen_is_an_error() -> None:
 def test_a_broken_history_is_shown_move_by_move() -> None:
     """Whoever reads the failure sees the shortest history, numbered, and which promise it breaks."""
     bug = next(bug for bug in BUGS if bug.name == "a turn ends a doubt")
-
     source = inspect.getsource(decide).replace(bug.right, bug.wrong)
     with compiled_in("decide", source), pytest.raises(Broken) as broken:
         replay(

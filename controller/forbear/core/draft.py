@@ -64,8 +64,7 @@ class Draft:
 
     def drop(self, key: str) -> None:
         """End a hold."""
-        if self.hold(key) is not None:
-            self.holds[key] = None
+        self.holds[key] = None
 
     def decide(
         self,

@@ -167,9 +167,8 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
     hold = _close_until(draft, envelope, at, ticket)
-    if hold.ends_at is not None:
-        # Another answer named a later end for what this call shares with others.
-        at = max(at, hold.ends_at)
+    # Another answer may have named a later end for what this call shares with others.
+    at = max(at, hold.ends_at or at)
     if at - now > limits.max_wait:
         told = _as_stop(envelope, "WAIT_EXCEEDS_LIMIT", reset)
         count_refusal(draft, envelope, ticket)
@@ -187,8 +186,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if hold.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own: its next start is the retry.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
-    if call.action not in hold.parked:
-        draft.put(replace(hold, parked=(*hold.parked, call.action)))
+    draft.put(replace(hold, parked=(*(key for key in hold.parked if key != call.action), call.action)))
     waiting = Waiting(
         ticket=ticket,
         retry_at=at,

@@ -7,25 +7,28 @@ from datetime import timedelta
 
 import pytest
 
-from forbear.core.decide import decide
-from forbear.core.decision import Announce, Decision, Execute, Snapshot
+from forbear.core.decide import decide, decide_tree
+from forbear.core.decision import Announce, AskHuman, Decision, Execute, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
     Denied,
+    Edited,
     Event,
+    Granted,
     Inspected,
     Interrupted,
     Lost,
     Proposed,
     Reconnected,
     Returned,
+    TurnBegan,
     Woke,
 )
-from forbear.core.policy import IdempotencyKey, Limits, ToolPolicy
+from forbear.core.policy import IdempotencyKey, Inspection, Limits, ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import Completed, NeedsRepair, Parked, Running, Stopped, Tree, Unknown
+from forbear.core.states import AwaitingApproval, Completed, NeedsRepair, Parked, Running, Stopped, Tree, Unknown
 from forbear.core.values import Call, Envelope
-from forbear.core.vocabulary import Answer, Executed, Outcome, Recovery, Verdict
+from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery, Verdict
 from tests.model.calls import ALWAYS, LOOSE, RESULTS, T0, call
 from tests.model.cases import BARE, PLAIN, READ, WRITE
 
@@ -108,9 +111,6 @@ def test_a_status_that_is_pending_is_a_completed_look() -> None:
 
 def test_a_kept_write_is_offered_again_after_the_human_spoke() -> None:
     """It waited longer than anybody was there to see, and the human may want something else now."""
-    from forbear.core.decide import decide_tree
-    from forbear.core.events import TurnBegan
-
     story = Story(WRITE)
     first, kept = call(WRITE, {"desk": "a", "size": 1}), call(WRITE, {"desk": "a", "size": 2})
     story.propose(first)
@@ -161,8 +161,6 @@ def test_a_key_repeats_only_what_may_start() -> None:
 
 def test_an_observed_refusal_leaves_no_wait_to_schedule() -> None:
     """Where there is nothing to wait for under observation, nothing is counted in a row either."""
-    from forbear.core.vocabulary import Mode
-
     policy = replace(WRITE, mode=Mode.OBSERVE)
     story, made = Story(policy), call(policy, {"desk": "a"})
     story.propose(made)
@@ -196,3 +194,75 @@ def test_two_attempts_of_a_read_are_open_at_once() -> None:
     phase = story.s.actions[made.action].phase
     assert isinstance(phase, Running)
     assert [opened.attempt for opened in phase.open] == [1]
+
+
+GATED = replace(WRITE, approval="always")
+
+
+def asked(policy: ToolPolicy, *runs: str) -> tuple[Story, Call, str]:
+    """Return a story in which a root's call is asked about and equal calls of other runs joined; and the ticket."""
+    story = Story(policy)
+    made = replace(call(policy, {"desk": "a", "size": 1}), verdict=ALWAYS)
+    ticket = story.propose(made).ticket
+    assert ticket is not None
+    for run in runs:
+        assert story.propose(replace(made, run=run)).ticket == ticket
+    return story, made, ticket
+
+
+def test_a_joined_call_is_told_nothing_where_the_edit_speaks_for_itself() -> None:
+    """What a person wrote instead runs for the run that asked; the runs that joined are not told a made-up result."""
+    story, made, ticket = asked(GATED, "child")
+    other = replace(call(GATED, {"desk": "a", "size": 2}), verdict=ALWAYS, step="s9", call_id="c9")
+    edited = Edited(
+        ticket=ticket, fingerprint=made.fingerprint, actor="p", call=other, reproposes=False, new_ticket="t9"
+    )
+    decision = story.feed(made, edited)
+    assert decision.rule is Rule.EDITED
+    assert story.s.actions[made.action].joined == ()
+    assert not any(isinstance(command, Announce) for command in decision.commands)
+
+
+def test_calls_that_joined_are_asked_about_on_their_own_as_far_as_prompts_go() -> None:
+    """A yes belongs to the run that asked; beyond the bound the others ask when they propose again."""
+    policy = replace(GATED, limits=Limits(max_open_prompts=1))
+    story, made, ticket = asked(policy, "child", "other")
+    granted = Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=False)
+    decision = story.feed(made, granted)
+    assert sum(isinstance(command, AskHuman) for command in decision.commands) == 1
+    assert len(story.s.tree.open_prompts) == 1
+
+
+def test_a_yes_of_its_own_waits_while_the_equal_call_is_in_flight() -> None:
+    """Two runs were each given a yes for the same write: they do not write at once."""
+    story, made, ticket = asked(GATED, "child")
+    story.feed(made, Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=False))
+    story.feed(made, Woke(call=made))
+    own = next(action for action in story.s.actions.values() if action.call.base)
+    phase = own.phase
+    assert isinstance(phase, AwaitingApproval)
+    yes = Granted(ticket=phase.ticket, fingerprint=phase.fingerprint, actor="p", reproposes=False)
+    story.s = story.s.after(decide(story.s, own.key, yes, T0))
+    woken = decide(story.s, own.key, Woke(call=own.call), T0)
+    assert woken.rule is Rule.GRANT_WOKE_EARLY
+    assert [type(command) for command in woken.commands] == [WakeAt]
+
+
+def test_looks_are_bounded_and_grow_apart() -> None:
+    """A check that never finds out is not asked for ever."""
+    policy = replace(WRITE, inspect=Inspection(tool="look"), limits=Limits(inspect_attempts=3))
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["unknown"](T0))
+    looks: list[timedelta] = []
+    at = timedelta(seconds=1)
+    while True:
+        decision = story.feed(made, Woke(call=made), at)
+        assert decision.rule is Rule.INSPECT_NOW
+        looks.append(at)
+        wakes = [command.at for command in decision.commands if isinstance(command, WakeAt)]
+        if not wakes:
+            break
+        at = wakes[0] - T0
+    assert looks == [timedelta(seconds=1), timedelta(seconds=11), timedelta(seconds=31)]
+    assert story.feed(made, Woke(call=made), timedelta(hours=1)).rule is Rule.WOKE_NOTHING

@@ -62,9 +62,7 @@ def _late(s: Snapshot, action: Action, state: Unknown, event: Returned, now: dat
     holds = {key: hold for key, hold in s.holds.items() if key not in gone}
     reopened = replace(action, phase=Running(open=(started,)))
     decision = settle(replace(s, holds=holds), reopened, started, event, now)
-    commands = decision.commands
-    if decision.told is not None:
-        commands = (*commands, Announce(action=action.key, told=decision.told))
+    commands = (*decision.commands, Announce(action=action.key, told=decision.told or event.envelope))
     return replace(decision, rule=Rule.RETURNED_LATE, changes=(*ended, *decision.changes), commands=commands)
 
 
