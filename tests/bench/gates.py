@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 
@@ -60,8 +61,7 @@ def cyclic_garbage() -> int:
             gc.enable()
 
 
-async def _twice(several: object) -> None:
-    assert callable(several)
+async def _twice(several: Callable[[], Awaitable[None]]) -> None:
     await several()
     await several()
 

@@ -62,8 +62,7 @@ def sync_rows(folder: Path) -> Iterator[dict[str, Row]]:
         def stepped(controller: Controller) -> Row:
             def call() -> object:
                 n = next(numbers)
-                where = {"run": "r2", "step": f"s{n}", "call_id": "c"}
-                return controller.call("look_up", {"key": n}, execute=look_up, **where)  # type: ignore[arg-type]
+                return controller.call("look_up", {"key": n}, execute=look_up, run="r2", step=f"s{n}", call_id="c")
 
             return call
 

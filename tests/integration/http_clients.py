@@ -99,7 +99,7 @@ async def over_aiohttp(url: str, *, timeout: float) -> object:  # noqa: ASYNC109
 
 def over_openai(url: str, *, timeout: float) -> object:
     """Post an order with openai."""
-    import openai
+    openai = importlib.import_module("openai")
 
     from forbear_adapters.http import over_httpx2, single_attempt
 
@@ -110,7 +110,7 @@ def over_openai(url: str, *, timeout: float) -> object:
 
 def over_anthropic(url: str, *, timeout: float) -> object:
     """Post an order with anthropic."""
-    import anthropic
+    anthropic = importlib.import_module("anthropic")
 
     from forbear_adapters.http import over_httpx2, single_attempt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition
 
@@ -57,8 +57,12 @@ def in_langgraph(controller: Controller, tool: Callable[..., object], spellings:
         for n, args in enumerate(spellings)
     ]
     model = GenericFakeChatModel(messages=iter([*said, AIMessage("done")]))
+
+    def think(state: MessagesState) -> dict[str, list[BaseMessage]]:
+        return {"messages": [model.invoke(state["messages"])]}
+
     graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("model", think)
     graph.add_node("tools", RecoveryToolNode([tool], controller))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
