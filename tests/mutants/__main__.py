@@ -153,8 +153,8 @@ def _apply(node: ast.AST, number: int) -> None:
             node.test = ast.UnaryOp(op=ast.Not(), operand=node.test)
         case ast.Constant(value=bool()):
             node.value = not node.value
-        case ast.Constant(value=int()):
-            node.value += 1
+        case ast.Constant(value=int(value)):
+            node.value = value + 1
         case ast.Attribute(value=ast.Name(id=name)):
             members = list(WORDS[name].__members__)
             node.attr = members[(members.index(node.attr) + 1) % len(members)]
@@ -244,9 +244,9 @@ def main() -> int:
             if number % 100 == 0:
                 sys.stdout.write(f"{number} of {len(todo)} judged\n")
             sys.stdout.flush()
-    by = Counter(known[mutant.key] for mutant in wanted)
-    alive = by.pop("", 0)
-    sys.stdout.write(f"{len(wanted)} mutants, {len(wanted) - alive} killed, {alive} alive; killed by {dict(by)}\n")
+    found = Counter(known[mutant.key] for mutant in wanted)
+    alive = found.pop("", 0)
+    sys.stdout.write(f"{len(wanted)} mutants, {len(wanted) - alive} killed, {alive} alive; killed by {dict(found)}\n")
     for mutant in wanted:
         if not known[mutant.key]:
             sys.stdout.write(f"alive: {mutant.module}:{mutant.line} {mutant.what}\n")

@@ -1,0 +1,147 @@
+"""Details of decisions that a mutant of the core once got past every other test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from forbear.core.decide import decide_tree
+from forbear.core.decision import Announce
+from forbear.core.events import Granted, Lifted, Woke
+from forbear.core.policy import Limits
+from forbear.core.rules import Rule
+from forbear.core.states import AwaitingApproval, Parked, Waiting
+from forbear.core.vocabulary import Answer
+from tests.model.calls import ALWAYS, RESULTS, T0, call
+from tests.model.cases import PLAIN, READ, WRITE
+from tests.unit.core.test_decide import GATED, Story, asked
+
+
+def test_a_retry_that_waits_on_claims_the_hold_that_it_waits_for() -> None:
+    """Under a wider hold the retry joins that hold's queue, and comes for it."""
+    story = Story(PLAIN)
+    first, second = call(PLAIN, {"size": 1}), call(PLAIN, {"size": 2})
+    story.propose(first)
+    story.propose(second)
+    story.result(first, RESULTS["wait"](T0))
+    later = timedelta(seconds=20)
+    story.result(second, RESULTS["wait"](T0 + later), after=later)
+    phase = story.s.actions[first.action].phase
+    assert isinstance(phase, Waiting)
+    own = phase.hold
+    decision = story.feed(first, Woke(call=story.s.actions[first.action].call), phase.retry_at - T0)
+    assert decision.rule is Rule.WOKE_REPARKED
+    phase = story.s.actions[first.action].phase
+    assert isinstance(phase, Waiting)
+    assert phase.hold != own
+    assert phase.hold is not None
+    assert first.action in story.s.holds[phase.hold].parked
+    due = story.feed(first, Woke(call=story.s.actions[first.action].call), phase.retry_at - T0)
+    assert due.rule is Rule.EXECUTED_AS_RETRY
+
+
+def test_writes_on_different_targets_are_both_kept_under_a_quota() -> None:
+    """A write waits for nobody else on its target; another target's write is not its business."""
+    story = Story(WRITE)
+    made = [call(WRITE, {"desk": desk, "size": 1}, quota="q") for desk in ("a", "b", "c")]
+    story.propose(made[0])
+    story.result(made[0], RESULTS["wait"](T0))
+    assert [story.propose(one).rule for one in made[1:]] == [Rule.HELD_TIME_PARKED, Rule.HELD_TIME_PARKED]
+    same = call(WRITE, {"desk": "b", "size": 2}, quota="q")
+    assert story.propose(same).rule is Rule.HELD_TIME_NO_SLOT
+
+
+def test_a_quota_keeps_so_many_calls_and_each_has_its_place() -> None:
+    """Beyond the bound a call is told to come again; those that wait start one after the other."""
+    policy = replace(READ, limits=Limits(max_parked=3))
+    story = Story(policy)
+    made = [call(policy, {"desk": str(number)}, quota="q") for number in range(4)]
+    story.propose(made[0])
+    story.result(made[0], RESULTS["wait"](T0))
+    rules = [story.propose(one).rule for one in made[1:]]
+    assert rules == [Rule.HELD_TIME_PARKED, Rule.HELD_TIME_PARKED, Rule.HELD_TIME_NO_SLOT]
+    instants = [phase.run_at for phase in (story.s.actions[one.action].phase for one in made[1:3]) if isinstance(phase, Parked)]
+    [hold] = story.s.holds.values()
+    assert hold.ends_at is not None
+    assert hold.ends_at + timedelta(seconds=1) < instants[0] < hold.ends_at + timedelta(seconds=2.25)
+    assert hold.ends_at + timedelta(seconds=2) < instants[1] < hold.ends_at + timedelta(seconds=3.25)
+
+
+def test_a_forced_choice_is_cleared_when_steps_end_the_run() -> None:
+    """The framework would force the same call again."""
+    story = Story(WRITE)
+    story.s = replace(story.s, limits=Limits(max_blocked_steps=1))
+    made = replace(call(WRITE, {"desk": "a"}), forced=True)
+    story.propose(made)
+    story.result(made, RESULTS["refused"](T0))
+    decision = story.propose(made)
+    assert (decision.answer, decision.clear_forced) == (Answer.HALTED, True)
+    again = story.propose(made)
+    assert (again.rule, again.clear_forced) == (Rule.RUN_HALTED, True)
+
+
+def test_a_run_that_joined_a_wait_is_told_what_came_of_it() -> None:
+    """Two runs wait for one write: both learn that it is done."""
+    story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    story.propose(replace(made, run="child"))
+    story.feed(made, Woke(call=story.s.actions[made.action].call), timedelta(seconds=60))
+    decision = story.result(made, RESULTS["ok"](T0), attempt=2)
+    told = [command.call.run for command in decision.commands if isinstance(command, Announce) and command.call]
+    assert told == ["child"]
+    assert story.s.actions[made.action].joined == ()
+
+
+def test_an_operator_lifts_the_halt_of_one_run() -> None:
+    """The halt of another run is not the operator's business here."""
+    story = Story(WRITE)
+    story.s = replace(story.s, limits=Limits(max_blocked_steps=1))
+    made = call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["refused"](T0))
+    for run in ("root", "child"):
+        assert story.propose(replace(made, run=run)).answer is Answer.HALTED
+    lifted = decide_tree(story.s, Lifted(hold=None, run="child", actor="p"), T0)
+    story.s = story.s.after(lifted)
+    assert story.s.runs["child"].halted is None
+    assert story.s.runs["root"].halted is not None
+    assert decide_tree(story.s, Lifted(hold=None, run="child", actor="p"), T0).rule is Rule.LIFTED_NOTHING
+
+
+def test_a_read_that_completes_starts_its_repairs_anew() -> None:
+    """Repairs are counted in a row, for what they are about."""
+    policy = replace(READ, limits=Limits(max_repairs=2))
+    story = Story(policy)
+    wrong, right, wrong_again = (call(policy, {"desk": desk}) for desk in ("x", "a", "y"))
+    story.propose(wrong)
+    story.result(wrong, RESULTS["repair"](T0))
+    story.propose(right)
+    story.result(right, RESULTS["ok"](T0))
+    story.propose(wrong_again)
+    assert story.result(wrong_again, RESULTS["repair"](T0)).rule is Rule.RETURNED_REPAIR
+
+
+def test_another_run_joins_an_ungranted_execution_and_is_asked_apart_from_a_granted_one() -> None:
+    """What ran by a yes of one run answers no other run; what ran without one does."""
+    story, made, ticket = asked(GATED)
+    story.feed(made, Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=False))
+    story.feed(made, Woke(call=made))
+    assert story.propose(replace(made, run="child")).answer is Answer.NEEDS_APPROVAL
+    plain = Story(GATED)
+    free = call(GATED, {"desk": "a", "size": 1})
+    plain.propose(free)
+    assert plain.propose(replace(free, run="child", verdict=ALWAYS)).rule is Rule.RUNNING_DUPLICATE
+
+
+def test_a_repeatable_write_that_is_done_leaves_the_other_runs_question_open() -> None:
+    """Only a write declared not repeatable answers every run of its turn."""
+    again = replace(GATED, repeatable=None)
+    for policy, answer in ((again, Answer.NEEDS_APPROVAL), (GATED, Answer.DELIVERED)):
+        story, made, ticket = asked(policy, "child")
+        story.feed(made, Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=False))
+        story.feed(made, Woke(call=made))
+        story.result(made, RESULTS["ok"](T0))
+        own = next(action for action in story.s.actions.values() if action.call.base)
+        assert isinstance(own.phase, AwaitingApproval)
+        assert story.propose(replace(made, run="child")).answer is answer
