@@ -132,9 +132,7 @@ def _chat_read(response: object) -> tuple[list[Message], bool]:
     if made.get("role", "assistant") != "assistant":
         raise UsageError("response: is not a message of the assistant")
     content = made.get("content")
-    if not {"content", "tool_calls"} & made.keys() or (
-        isinstance(content, list) and any(one.get("type") == "tool_use" for one in _items(content))
-    ):
+    if not {"content", "tool_calls"} & made.keys() or (any(one.get("type") == "tool_use" for one in _items(content))):
         raise _other_shape("a chat completion or its message")
     made["role"] = "assistant"
     made.setdefault("content", None)

@@ -60,7 +60,9 @@ def test_a_quota_keeps_so_many_calls_and_each_has_its_place() -> None:
     story.result(made[0], RESULTS["wait"](T0))
     rules = [story.propose(one).rule for one in made[1:]]
     assert rules == [Rule.HELD_TIME_PARKED, Rule.HELD_TIME_PARKED, Rule.HELD_TIME_NO_SLOT]
-    instants = [phase.run_at for phase in (story.s.actions[one.action].phase for one in made[1:3]) if isinstance(phase, Parked)]
+    instants = [
+        phase.run_at for phase in (story.s.actions[one.action].phase for one in made[1:3]) if isinstance(phase, Parked)
+    ]
     [hold] = story.s.holds.values()
     assert hold.ends_at is not None
     assert hold.ends_at + timedelta(seconds=1) < instants[0] < hold.ends_at + timedelta(seconds=2.25)
