@@ -6,7 +6,6 @@ Nothing is decided here and no tool is run here. Flows are in `flows.py`, the pu
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -325,10 +324,8 @@ class Engine:
                 row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
                 self.on_ready(self.ready_reply(ready, row))
             except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
-                warnings.warn(
-                    f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run",
-                    RuntimeWarning,
-                    stacklevel=2,
+                warn_beside(
+                    f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run", stacklevel=2
                 )
 
     def ready_reply(self, ready: Ready, row: Row | None) -> Reply:
