@@ -165,10 +165,11 @@ def test_a_read_of_a_target_starts_the_repairs_of_that_target_anew() -> None:
     for completed, rule in (("a", Rule.RETURNED_REPAIR), ("b", Rule.RETURNED_REPAIRS_EXHAUSTED)):
         story = Story(policy)
         made = [call(policy, {"desk": desk, "size": size}) for desk, size in (("a", 1), (completed, 2), ("a", 3))]
+        rules: list[Rule] = []
         for one, result in zip(made, ("repair", "ok", "repair"), strict=True):
             story.propose(one)
-            last = story.result(one, RESULTS[result](T0))
-        assert last.rule is rule
+            rules.append(story.result(one, RESULTS[result](T0)).rule)
+        assert rules[-1] is rule
 
 
 def test_writes_without_their_target_do_not_overwrite_each_other() -> None:

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from forbear.core.decide import decide_tree
-from forbear.core.events import Reconnected, TurnBegan, Woke
-from forbear.core.policy import ToolPolicy
+from forbear.core.events import Reconnected, Returned, TurnBegan, Woke
+from forbear.core.policy import Inspection, Limits, ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Waiting
-from forbear.core.vocabulary import Answer, Scope, Trust
+from forbear.core.vocabulary import Answer, Recovery, Scope, Trust
 from tests.model.calls import RESULTS, T0, call
 from tests.model.cases import BARE, READ, WRITE
 from tests.unit.core.test_decide import Story
@@ -144,3 +144,66 @@ def test_a_named_field_reaches_other_calls_on_the_target_of_declared_tools_only(
     story.result(made, RESULTS["repair-size"](T0))
     assert story.propose(call(declared, {"desk": "a", "size": 1, "memo": "y"})).answer is answer
     assert story.propose(call(declared, {"desk": "a", "size": 2, "memo": "x"})).answer is Answer.EXECUTED
+
+
+def test_an_unknown_outcome_keeps_its_tools_code_and_drops_a_promise() -> None:
+    """What the tool said about the doubt is told; a retry that it promised is not."""
+    for result, code in (("partly", "PARTIAL_SUCCESS"), ("wait-unsure", "OUTCOME_UNKNOWN")):
+        story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+        story.propose(made)
+        told = story.result(made, RESULTS[result](T0)).told
+        assert told is not None
+        assert (told.code, told.reset_at, told.recovery) == (code, None, Recovery.INSPECT_OUTCOME)
+
+
+def test_no_look_is_scheduled_where_none_is_wanted() -> None:
+    """Zero attempts are none; without a check or a key there is nothing to look with."""
+    looks = replace(WRITE, inspect=Inspection(tool="look"))
+    for policy, count in ((replace(looks, limits=Limits(inspect_attempts=0)), 0), (looks, 1), (WRITE, 0)):
+        story, made = Story(policy), call(policy, {"desk": "a"})
+        story.propose(made)
+        assert len(story.result(made, RESULTS["unknown"](T0)).commands) == count
+
+
+def test_an_older_answer_does_not_end_a_wait_that_another_attempt_answers_for() -> None:
+    """The retry is under way: whoever comes now waits for its answer."""
+    story, made = Story(READ), call(READ, {"desk": "a"})
+    story.propose(made)
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    later = 60 * SECOND
+    assert story.propose(made, after=later).answer is Answer.EXECUTED
+    story.result(made, RESULTS["ok"](T0), attempt=2, after=later)
+    assert story.propose(made, after=later).rule is Rule.HELD_TIME_NO_SLOT
+
+
+@pytest.mark.parametrize(("apart", "rule"), [(0.999999, Rule.RETURNED_NO_PROGRESS), (1.0, Rule.RETURNED_COMPLETED)])
+def test_equal_looks_a_second_apart_are_progress(apart: float, rule: Rule) -> None:
+    """A slow watch is healthy (decision 3)."""
+    policy = replace(READ, limits=Limits(max_same_results=2))
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    ok = RESULTS["ok"](T0)
+    story.propose(made)
+    story.feed(made, Returned(attempt=1, envelope=ok, digest="same"))
+    story.propose(made)
+    assert story.feed(made, Returned(attempt=2, envelope=ok, digest="same"), apart * SECOND).rule is rule
+
+
+def test_an_empty_look_beside_another_look_is_pending() -> None:
+    """The other one is the second look."""
+    policy = replace(READ, empty_means="unknown")
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    story.propose(made)
+    story.propose(made)
+    decision = story.result(made, RESULTS["empty"](T0))
+    assert (decision.rule, decision.answer, decision.commands) == (Rule.RETURNED_EMPTY_LOOK, Answer.PENDING, ())
+
+
+def test_a_run_joins_once() -> None:
+    """It is told once, however often it asked."""
+    story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    for _ in range(2):
+        story.propose(replace(made, run="child"))
+    assert [joined.run for joined in story.s.actions[made.action].joined] == ["child"]
