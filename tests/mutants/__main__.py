@@ -228,11 +228,14 @@ def main() -> int:
     parser.add_argument("--module", action="append", default=[], help="only this module; may be given several times")
     parser.add_argument("--every", type=int, default=1, help="only each Nth mutant (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    parser.add_argument("--again", action="store_true", help="judge those again that were alive")
     options = parser.parse_args()
     wanted = [mutant for module in options.module or modules() for mutant in mutants(module)][:: options.every]
     KEPT.parent.mkdir(exist_ok=True)
     lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
     known: dict[str, str] = {row["key"]: row["by"] for row in map(json.loads, lines)}
+    if options.again:
+        known = {key: by for key, by in known.items() if by}
     todo = [mutant for mutant in wanted if mutant.key not in known]
     with ProcessPoolExecutor(options.jobs) as pool, KEPT.open("a", encoding="utf-8") as kept:
         for number, (mutant, by) in enumerate(zip(todo, pool.map(judge, todo), strict=True), 1):

@@ -78,6 +78,7 @@ def test_a_call_without_a_target_is_covered_by_every_target_of_its_operation() -
 def test_a_renamed_operation_does_not_escape() -> None:
     """An operation hold also covers the tool that it came from."""
     assert matches(hold(Scope.OPERATION, "trade"), replace(A, operation="new"), snapshot())
+    assert matches(hold(Scope.OPERATION, "trade"), call(ALIAS, {"desk": "b"}), snapshot())
 
 
 def test_a_checker_that_is_down_might_have_named_the_rule() -> None:
@@ -161,6 +162,8 @@ def test_the_latest_time_comes_first() -> None:
     early = hold(Scope.ACTION, A.action, Cause.TIME, End.TIME, ends_at=T0 + timedelta(seconds=1))
     late = hold(Scope.TARGET, A.target or "", Cause.TIME, End.TIME, ends_at=T0 + timedelta(seconds=9))
     assert covering(snapshot(early, late), A, T0).waiting == (late, early)
+    early, late = replace(early, ends_at=late.ends_at), replace(late, ends_at=early.ends_at)
+    assert covering(snapshot(early, late), A, T0).waiting == (early, late)
 
 
 def test_a_time_beyond_the_longest_wait_bars() -> None:

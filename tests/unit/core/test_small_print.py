@@ -147,3 +147,36 @@ def test_a_repeatable_write_that_is_done_leaves_the_other_runs_question_open() -
         own = next(action for action in story.s.actions.values() if action.call.base)
         assert isinstance(own.phase, AwaitingApproval)
         assert story.propose(replace(made, run="child")).answer is answer
+
+
+def test_a_known_call_whose_action_is_forgotten_is_decided_anew() -> None:
+    """A store may keep less than the framework's checkpoint."""
+    story, made = Story(READ), call(READ, {"desk": "a"})
+    first = story.propose(made)
+    assert first.answer is Answer.EXECUTED
+    story.s = replace(story.s, actions={})
+    story.steps -= 1
+    assert story.propose(made).rule is Rule.EXECUTED
+
+
+def test_a_read_of_a_target_starts_the_repairs_of_that_target_anew() -> None:
+    """Repairs that are counted for one target are not those of another."""
+    policy = replace(READ, target=(("desk", "desk"),), limits=Limits(max_repairs=2))
+    for completed, rule in (("a", Rule.RETURNED_REPAIR), ("b", Rule.RETURNED_REPAIRS_EXHAUSTED)):
+        story = Story(policy)
+        made = [call(policy, {"desk": desk, "size": size}) for desk, size in (("a", 1), (completed, 2), ("a", 3))]
+        rules: list[Rule] = []
+        for one, result in zip(made, ("repair", "ok", "repair"), strict=True):
+            story.propose(one)
+            rules.append(story.result(one, RESULTS[result](T0)).rule)
+        assert rules[-1] is rule
+
+
+def test_writes_without_their_target_do_not_overwrite_each_other() -> None:
+    """Nobody knows what they were about: the record of each still answers its equal call."""
+    story = Story(WRITE)
+    one, other = call(WRITE, {"size": 1}), call(WRITE, {"size": 2})
+    for made in (one, other):
+        story.propose(made)
+        story.result(made, RESULTS["ok"](T0))
+    assert story.propose(one).rule is Rule.COMPLETED_DELIVERED
