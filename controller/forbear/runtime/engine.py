@@ -37,6 +37,7 @@ from forbear.runtime.rows import opened_line, tree_scope
 from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
+from forbear.runtime.warn import warn_beside
 
 MAX_HELD_VALUES: Final = 256
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
