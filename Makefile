@@ -48,8 +48,8 @@ unit: .venv-test/.stamp  ## Run the tests; every branch of the core must be cove
 ifdef ARGS
 	@echo "== pytest";            $(TEST) -m pytest -q $(ARGS)
 else
-	@echo "== pytest, the core";  $(TEST) -m coverage run --source=forbear.core -m pytest -q $(CORE_TESTS)
-	@$(TEST) -m coverage report --fail-under=100
+	@echo "== pytest, the core";  $(TEST) -m coverage run -m pytest -q $(CORE_TESTS)
+	@$(TEST) -m coverage report --include='controller/forbear/core/*' --fail-under=100
 	@echo "== pytest, the rest";  $(TEST) -m pytest -q -n 2 --dist loadfile $(addprefix --ignore=,$(CORE_TESTS))
 endif
 

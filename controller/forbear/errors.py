@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 __all__ = [
     "ConfigError",
     "ContractError",
@@ -52,6 +54,43 @@ class RunHalted(ForbearError):
     """The run's tool use is over (opt-in: only raised where an adapter was asked to raise it)."""
 
 
+_RECOVERIES = frozenset(
+    {
+        "do_not_retry",
+        "retry_after",
+        "repair_input",
+        "request_approval",
+        "inspect_outcome",
+        "use_alternative",
+        # Words of the second dialect.
+        "retry_after_delay",
+        "stop_and_report",
+    }
+)
+
+
+def _check_refusal(code: object, fields: dict[str, object]) -> None:
+    """Reject what a tool's author mistyped: read as unknown, it would be obeyed as something else."""
+    if not isinstance(code, str) or not code.isascii() or not code.replace("_", "A").isalnum() or code != code.upper():
+        raise UsageError("Refused: the code must be UPPER_SNAKE, such as 'DESK_FROZEN'")
+    recovery = fields.get("recovery")
+    if recovery is not None and recovery not in _RECOVERIES:
+        raise UsageError(f"Refused {code!r}: recovery must be one of {', '.join(sorted(_RECOVERIES)[:6])}, …")
+    for name in ("reset_at", "retry_at"):
+        at = fields.get(name)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            raise UsageError(f"Refused {code!r}: {name} must be timezone-aware")
+        if at is not None and not isinstance(at, datetime) and not (isinstance(at, str) and _names_an_instant(at)):
+            raise UsageError(f"Refused {code!r}: {name} must be an aware datetime or RFC 3339 text with a zone")
+
+
+def _names_an_instant(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 class Refused(Exception):
     """Raised by a tool to speak the contract from Python: a tool's word for "no", not an error of ours.
 
@@ -59,11 +98,15 @@ class Refused(Exception):
         code: A catalogue code in ``UPPER_SNAKE`` form.
         **fields: Fields of the contract's ``error`` object (``recovery``, ``reset_at``, ``invalid_fields``, ...).
 
+    Raises:
+        UsageError: the code is not ``UPPER_SNAKE``, the class is not one of the six, or a time names no instant.
+
     Example:
         >>> raise Refused("DESK_FROZEN_BY_OWNER", constraint="desk_status")  # doctest: +SKIP
     """
 
     def __init__(self, code: str, /, **fields: object) -> None:
+        _check_refusal(code, fields)
         super().__init__(code)
         self.code = code
         self.fields = fields

@@ -167,13 +167,17 @@ def policies_from_toml(source: Path | str) -> dict[str, ToolPolicy]:
     Raises:
         ConfigError: it cannot be read, is not TOML, or a policy is wrong.
     """
+    name = source.name if isinstance(source, Path) else "(text)"
     try:
         text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
         document = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"policy file {name!r}: is not there") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("policy file: cannot be read as UTF-8") from error
+        raise ConfigError(f"policy file {name!r}: cannot be read as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError("policy file: is not TOML") from error
+        # Its own message holds a position and the rule, and no more of the text than one character.
+        raise ConfigError(f"policy file {name!r}: is not TOML ({error})") from error
     return policies_from_mapping(document)
 
 

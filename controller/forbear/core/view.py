@@ -79,9 +79,7 @@ def _completed(envelope: Envelope) -> dict[str, object]:
 
 
 def _until(envelope: Envelope) -> str | None:
-    """Return what ends the hold, where saying so helps."""
-    if envelope.reset_at is not None:
-        return instant_text(envelope.reset_at)
+    """Return what ends the hold, where saying so helps and no time is named."""
     match envelope.recovery:
         case Recovery.REQUEST_APPROVAL:
             return "a person"

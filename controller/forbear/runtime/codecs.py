@@ -108,6 +108,11 @@ def _message(value: object) -> Message:
     return {str(key): member for key, member in _mapping(value).items()}
 
 
+def _other_shape(expected: str) -> UsageError:
+    """Return the error for a response of another API: read as one without calls, it would look like a final answer."""
+    return UsageError(f"response: is not {expected}; name the API that it comes from with codec=…")
+
+
 def _copied(messages: Iterable[Message]) -> list[Message]:
     return list(messages)
 
@@ -126,6 +131,9 @@ def _chat_read(response: object) -> tuple[list[Message], bool]:
         made = _message(choices[0].get("message"))
     if made.get("role", "assistant") != "assistant":
         raise UsageError("response: is not a message of the assistant")
+    content = made.get("content")
+    if not {"content", "tool_calls"} & made.keys() or (any(one.get("type") == "tool_use" for one in _items(content))):
+        raise _other_shape("a chat completion or its message")
     made["role"] = "assistant"
     made.setdefault("content", None)
     for name in ("annotations", "function_call", "tool_calls"):

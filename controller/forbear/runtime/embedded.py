@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
@@ -16,6 +15,7 @@ from typing import Final, Protocol
 from forbear.errors import StoreError
 from forbear.runtime.drive import running_loop
 from forbear.runtime.engine import Engine
+from forbear.runtime.warn import warn_beside
 from forbear.store.codec import from_us
 
 # Seconds between looks while something is scheduled (another process may have answered), and before the first look
@@ -100,7 +100,7 @@ class EmbeddedWorker:
             except StoreError:
                 pause = POLL
             except Exception as error:  # noqa: BLE001 - the worker goes on; the row stays due
-                warnings.warn(f"the worker met {type(error).__name__} and goes on", RuntimeWarning, stacklevel=1)
+                warn_beside(f"the worker met {type(error).__name__} and goes on")
                 pause = POLL
 
     def _pause(self, *, first: bool = False) -> float | None:
@@ -132,7 +132,7 @@ class EmbeddedWorker:
             except StoreError:
                 pause = POLL
             except Exception as error:  # noqa: BLE001 - the worker goes on; the row stays due
-                warnings.warn(f"the worker met {type(error).__name__} and goes on", RuntimeWarning, stacklevel=1)
+                warn_beside(f"the worker met {type(error).__name__} and goes on")
                 pause = POLL
 
 

@@ -6,7 +6,6 @@ Nothing is decided here and no tool is run here. Flows are in `flows.py`, the pu
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from forbear.runtime.rows import opened_line, tree_scope
 from forbear.runtime.standing import RESULT_NOT_KEPT, recorded, standing, told_of
 from forbear.runtime.steps import Ended
 from forbear.runtime.tools import Toolbox
+from forbear.runtime.warn import warn_beside
 
 MAX_HELD_VALUES: Final = 256
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
@@ -325,10 +325,8 @@ class Engine:
                 row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
                 self.on_ready(self.ready_reply(ready, row))
             except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
-                warnings.warn(
-                    f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run",
-                    RuntimeWarning,
-                    stacklevel=2,
+                warn_beside(
+                    f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run", stacklevel=2
                 )
 
     def ready_reply(self, ready: Ready, row: Row | None) -> Reply:

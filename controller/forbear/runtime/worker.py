@@ -7,7 +7,6 @@ run is the core's decision, made again at the moment of the start.
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +26,7 @@ from forbear.runtime.places import recover_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
+from forbear.runtime.warn import warn_beside
 from forbear.store.codec import to_us
 
 # Rows that are asked for at once; more where some of them cannot be worked on here.
@@ -166,9 +166,8 @@ class Passes:
     def _warn(self, tool: str) -> bool:
         if tool not in self._warned:
             self._warned.add(tool)
-            warnings.warn(
+            warn_beside(
                 f"tool {tool!r} is due but has no executor here: bind one with Controller.bind or the tool decorator",
-                RuntimeWarning,
                 stacklevel=2,
             )
         return False

@@ -10,7 +10,7 @@ import pytest
 from forbear.contract import Counts, Raised, Value, builtin_catalogue, tool_policy
 from forbear.core.view import view_text
 from forbear.core.vocabulary import Executed, Outcome, Recovery
-from forbear.errors import Refused
+from forbear.errors import Refused, UsageError
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 REMOTE = tool_policy("t", effect="write", trust="remote", speaks_contract=True)
@@ -213,8 +213,8 @@ def test_an_end_as_a_datetime(judge: Any) -> None:
     """`Refused` takes aware datetimes; a naive one is not an instant."""
     aware = Refused("DESK_CLOSED", recovery="retry_after", reset_at=NOW + timedelta(minutes=1))
     assert judge(Raised(aware), OWNED).reset_at == NOW + timedelta(minutes=1)
-    naive = Refused("DESK_CLOSED", recovery="retry_after", reset_at=datetime(2026, 9, 1, 13))  # noqa: DTZ001
-    assert judge(Raised(naive), OWNED).reset_at is None
+    with pytest.raises(UsageError, match="timezone-aware"):
+        Refused("DESK_CLOSED", recovery="retry_after", reset_at=datetime(2026, 9, 1, 13))  # noqa: DTZ001
 
 
 def test_a_tools_request_id_is_not_ours(judge: Any) -> None:

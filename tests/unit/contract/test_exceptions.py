@@ -362,7 +362,6 @@ def test_refused_speaks_the_contract(judge: Any) -> None:
         "Frozen.",
     )
     assert envelope.executed is Executed.NO
-    assert judge(Raised(Refused("no code")), "write").recovery is Recovery.INSPECT_OUTCOME
     assert judge(Raised(Refused("RATE_LIMITED")), "write").recovery is Recovery.RETRY_AFTER
 
 

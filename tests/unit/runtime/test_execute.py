@@ -758,3 +758,18 @@ def test_a_tool_that_needs_more_than_the_model_writes_is_refused(controller: Con
 
     with pytest.raises(UsageError, match="is_async"):
         execute(Chat.response(("1", "hidden", {})), [said()], {"hidden": hidden}, controller, run="r")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "pay", "input": {}}]},
+        {"x": 1},
+        {},
+    ],
+    ids=["anthropic", "other", "empty"],
+)
+def test_a_response_of_another_api_is_an_error_not_a_final_answer(response: dict[str, object]) -> None:
+    """A response that a codec cannot read never looks like one without calls."""
+    with Controller.open(":memory:", worker=False) as controller, pytest.raises(UsageError, match="codec="):
+        execute(response, [{"role": "user", "content": "go"}], {}, controller, run="r", codec="openai-chat")
