@@ -257,7 +257,8 @@ class Monitor(Starts, People):
             self._owes_action(action, after, now)
             if isinstance(action.phase, AwaitingApproval) and not action.phase.by_framework:
                 asking.add(action.phase.ticket)
-                if action.phase.ticket not in {p.ticket for p in self.prompts}:
+                asked = action.phase.ticket in {p.ticket for p in self.prompts}
+                if not asked and now < action.phase.expires_at:
                     raise Violation(OWED, "an action waits for an answer to a question that nobody was asked")
         if asking != set(after.tree.open_prompts) or len(after.tree.open_prompts) != len(asking):
             raise Violation(OWED, "open_prompts are not the prompts that are open")

@@ -84,7 +84,7 @@ BUGS: tuple[Bug, ...] = (
         "an unknown write without a hold",
         "draft",
         "self.holds[hold.key] = hold\n",
-        "self.holds[hold.key] = hold if hold.cause is not Cause.UNKNOWN else None\n",
+        "_ = hold.cause is Cause.UNKNOWN or self.holds.update({hold.key: hold})\n",
         ("unknown", "unknown-wide"),
     ),
     Bug(
@@ -346,6 +346,7 @@ def compiled_in(name: str, source: str) -> Iterator[None]:
             elif inspect.isclass(found) and found.__module__ == module.__name__:
                 for method, code in _methods(changed, key).items():
                     made = found.__dict__.get(method)
+                    made = made.fget if isinstance(made, property) else made
                     if isinstance(made, FunctionType):
                         swapped.append((made, made.__code__))
                         made.__code__ = code

@@ -223,6 +223,9 @@ class Starts(Account):
         call = event.call
         answer = decision.answer
         phase = s.actions[call.action].phase if call.action in s.actions else None
+        own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
+        if own and answer is not Answer.DELIVERED:
+            return  # this run's call is asked about on its own: its starts are judged, and what it owes
         opened = [o for o in self.open if o.action == call.action]
         if opened:
             shared = [o for o in opened if (o.call.run, o.call.step) == (call.run, call.step)]
@@ -294,9 +297,6 @@ class Starts(Account):
                 self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, call.action, call, ends_with_turn=True))
                 return True
             due, changed = True, replace(done, replays=done.replays + 1)
-        own = any(a.call.base == call.action and a.call.run == call.run for a in s.actions.values())
-        if due and own and decision.answer in (Answer.NEEDS_APPROVAL, Answer.EXECUTED):
-            return True  # this run's call is asked about on its own; a person's yes is judged as a start
         if due and decision.answer not in (Answer.DELIVERED, Answer.HALTED):
             raise Violation(HEALTHY, f"a completed call is not delivered but {decision.answer}")
         if due:

@@ -145,6 +145,10 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...]]] = {
         "once",
         ("propose A", "result of cA #1: ok", "run restarted", "new turn", "propose A"),
     ),
+    "a restarted run gets one answer, by its old ids or by new ones": (
+        "resume",
+        ("propose A", "result of A #1: ok", "run restarted", "resume A", "propose A"),
+    ),
     "replays are counted from the last execution": (
         "replay",
         (

@@ -204,6 +204,7 @@ def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision 
     if completed:
         return Decision(
             rule=Rule.KNOWN_DELIVERED,
+            changes=_replayed(s, action),
             commands=(Deliver(action=key, attempt=attempt),),
             answer=Answer.DELIVERED,
             told=action.phase.told if action is not None and isinstance(action.phase, Completed) else None,
@@ -211,6 +212,13 @@ def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision 
     if action is not None and any(started.attempt == attempt for started in open_attempts(action)):
         return Decision(rule=Rule.KNOWN_JOINED, commands=(Join(action=key, attempt=attempt),), answer=Answer.DELIVERED)
     return None
+
+
+def _replayed(s: Snapshot, action: Action | None) -> tuple[Change, ...]:
+    """Note that a restarted run was given its one answer, so that the next equal call is a new wish."""
+    if action is None or not isinstance(action.phase, Completed) or action.phase.epoch == s.tree.epoch:
+        return ()
+    return (replace(action, phase=replace(action.phase, epoch=s.tree.epoch)),)
 
 
 def _halted(run: Run, event: Proposed) -> Decision:

@@ -63,7 +63,7 @@ class Draft:
         return hold
 
     def drop(self, key: str) -> None:
-        """End a hold."""
+        """End a hold that stood before this decision."""
         self.holds[key] = None
 
     def decide(
@@ -91,7 +91,7 @@ class Draft:
         for key, hold in self.holds.items():
             if hold is not None:
                 changes.append(hold)
-            elif key in self.s.holds:
+            else:
                 changes.append(DropHold(key=key, scope=self.s.holds[key].scope))
         commands = list(self.commands)
         if wake_at is not None:

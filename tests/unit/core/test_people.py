@@ -222,3 +222,34 @@ def test_absence_counts_twice_and_settle_apart() -> None:
     rules = [story.feed(made, absent, timedelta(seconds=second)).rule for second in seconds]
     assert rules == [*[Rule.VERDICT_ABSENT_ONCE] * 3, Rule.VERDICT_NOT_APPLIED]
     assert story.propose(made).rule is Rule.EXECUTED
+
+
+def test_a_yes_of_its_own_is_good_in_a_new_turn() -> None:
+    """What was done in an older turn does not answer the run that was given its own yes."""
+    story, made, _ = two_yeses(GATED)
+    story.result(made, RESULTS["ok"](T0))
+    story.s = story.s.after(decide_tree(story.s, TurnBegan(at=T0), T0))
+    child = replace(made, run="child", step="s9", call_id="c9")
+    decision = story.feed(child, Proposed(call=child, ticket="t9"))
+    assert decision.rule is Rule.EXECUTED_ON_GRANT
+
+
+def test_a_known_call_is_delivered_although_its_action_is_forgotten() -> None:
+    """The record answers it, and nothing is told that nobody knows."""
+    story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["ok"](T0))
+    story.s = replace(story.s, actions={})
+    story.steps -= 1
+    decision = story.propose(made)
+    assert (decision.rule, decision.told) == (Rule.KNOWN_DELIVERED, None)
+
+
+def test_the_loss_of_an_older_attempt_is_told_to_its_own_step() -> None:
+    """Two steps look at once, and the first one's process dies."""
+    story, made = Story(READ), call(READ, {"desk": "a"})
+    story.propose(made)
+    story.propose(made)
+    [told] = [command for command in story.feed(made, Lost(attempt=1)).commands if isinstance(command, Announce)]
+    assert told.call is not None
+    assert (told.call.step, told.call.call_id) == ("s1", "c1")
