@@ -14,17 +14,19 @@ from tests.model.survey import GATE, survey
 def main() -> int:
     """Explore all cases, or do one of the other things."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--states", type=int, default=GATE, help="states of each case (default: %(default)s)")
+    parser.add_argument(
+        "--states", type=int, help=f"states of each case (default: {GATE}; {planted.STATES} with a planted bug)"
+    )
     parser.add_argument("--case", action="append", default=[], help="only this case; may be given several times")
     parser.add_argument("--planted", action="store_true", help="plant one bug at a time and look for it")
     parser.add_argument("--write-docs", action="store_true", help="write docs/transitions.md")
     parser.add_argument("--write-golden", action="store_true", help="write tests/golden/decisions.jsonl")
     options = parser.parse_args()
     if options.planted:
-        return planted.main(options.states)
+        return planted.main(options.states or planted.STATES)
     cases = [case for case in CASES if not options.case or case.name in options.case]
     try:
-        made = survey(cases, options.states)
+        made = survey(cases, options.states or GATE)
     except Broken as broken:
         sys.stdout.write(f"{broken}\n")
         return 1

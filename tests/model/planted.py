@@ -356,6 +356,10 @@ def compiled_in(name: str, source: str) -> Iterator[None]:
             function.__code__ = code
 
 
+# States of each case that are looked at for one bug: some histories are longer than the gate's own bound.
+STATES = 1500
+
+
 def find(bug: Bug, states: int) -> Broken | None:
     """Explore the cases of a planted bug; return what breaks, or None where nothing does."""
     source = inspect.getsource(importlib.import_module(f"forbear.core.{bug.module}"))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.planted import BUGS, Bug, find
-
-STATES = 1500
+from tests.model.planted import BUGS, STATES, Bug, find
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from forbear.core.decide import decide, decide_tree
-from forbear.core.decision import Announce, Execute, WakeAt
+from forbear.core.decision import Announce, Deliver, Execute, WakeAt
 from forbear.core.events import (
     Denied,
     Edited,
@@ -17,6 +17,7 @@ from forbear.core.events import (
     Interrupted,
     Lost,
     Proposed,
+    Returned,
     Revised,
     TurnBegan,
     Woke,
@@ -75,6 +76,28 @@ def test_a_yes_of_its_own_starts_nothing_in_the_turn_in_which_the_call_was_done(
     story.s = story.s.after(decide_tree(story.s, TurnBegan(at=T0), T0))
     assert isinstance(story.s.actions[own.key].phase, Approved)
     assert decide(story.s, own.key, Woke(call=own.call), T0).rule is Rule.EXECUTED_ON_GRANT
+
+
+def test_the_run_that_was_asked_first_waits_as_well_for_the_one_that_starts_first() -> None:
+    """Whoever starts first executes; the other is blocked meanwhile, and given the result afterwards."""
+    story, made, ticket = asked(GATED, "child")
+    story.feed(made, yes(ticket, made))
+    own = next(action for action in story.s.actions.values() if action.call.base)
+    assert isinstance(own.phase, AwaitingApproval)
+    granted = Granted(ticket=own.phase.ticket, fingerprint=own.phase.fingerprint, actor="p", reproposes=False)
+    story.s = story.s.after(decide(story.s, own.key, granted, T0))
+    started = decide(story.s, own.key, Woke(call=own.call), T0)
+    assert started.rule is Rule.EXECUTED_ON_GRANT
+    story.s = story.s.after(started)
+    assert decide(story.s, made.action, Woke(call=made), T0).rule is Rule.GRANT_WOKE_EARLY
+    assert story.propose(made).rule is Rule.RUNNING_DUPLICATE
+    answered = Returned(attempt=1, envelope=RESULTS["ok"](T0), ticket="tr")
+    story.s = story.s.after(decide(story.s, own.key, answered, T0))
+    done = story.propose(made)
+    assert (done.rule, done.answer) == (Rule.COMPLETED_SHARED, Answer.DELIVERED)
+    assert [command for command in done.commands if isinstance(command, Deliver)] == [
+        Deliver(action=own.key, attempt=1)
+    ]
 
 
 def test_a_yes_that_waits_is_not_started_early() -> None:

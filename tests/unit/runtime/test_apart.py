@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from forbear.contract import Value
 from forbear.core.vocabulary import Answer
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
 from forbear.runtime.reply import Reply
+from forbear.runtime.where import Where
 
 
 @pytest.fixture
@@ -72,3 +74,31 @@ def test_an_unknown_payment_of_one_run_holds_the_approved_one_of_the_other(
     [(_, other, print_of_other)] = prompts(operator)
     operator.approve(other, print_of_other)
     assert [reply for reply in asking.due() if reply.attempt is not None] == []
+
+
+@pytest.mark.parametrize("first", ["root", "kid"])
+@pytest.mark.parametrize("starts", ["root", "kid"])
+def test_two_runs_with_a_yes_each_never_have_one_write_in_flight_twice(first: str, starts: str) -> None:
+    """Whoever was asked first and whoever starts first: one execution, and the other run is given its result."""
+    where: dict[str, Where] = {
+        "root": {"run": "root", "step": "s", "call_id": "a", "reproposes": True},
+        "kid": {"run": "kid", "parent": "root", "step": "k", "call_id": "b", "reproposes": True},
+    }
+    order = [first, "kid" if first == "root" else "root"]
+    later = "kid" if starts == "root" else "root"
+    with Controller.open(":memory:", worker=False) as controller:
+        controller.declare("pay", effect="write", repeatable=False, target="to", approval="always")
+        controller.run("root")
+        operator = Operator(controller)
+        for name in order:
+            assert controller.propose("pay", {"to": "x"}, **where[name]).answer == "needs_approval"
+            for prompt in operator.pending():
+                if prompt.kind == "approval":
+                    operator.approve(prompt.ticket, prompt.fingerprint or "", actor="owner")
+        begun = controller.propose("pay", {"to": "x"}, **where[starts])
+        assert begun.attempt is not None
+        meanwhile = controller.propose("pay", {"to": "x"}, **where[later])
+        assert (meanwhile.answer, meanwhile.attempt) == ("blocked", None)
+        controller.settle(begun.attempt, Value({"id": "p1"}))
+        after = controller.propose("pay", {"to": "x"}, **where[later])
+        assert (after.answer, after.attempt, after.value) == ("delivered", None, {"id": "p1"})

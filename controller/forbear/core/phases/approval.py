@@ -7,7 +7,7 @@ from datetime import datetime
 
 from forbear.core.admit import admit
 from forbear.core.bar import leave_queues
-from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, DropHold, Snapshot, WakeAt
+from forbear.core.decision import Announce, AskHuman, Change, Command, Decision, Deliver, DropHold, Snapshot, WakeAt
 from forbear.core.events import (
     Cancelled,
     Denied,
@@ -127,12 +127,16 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
 
 
 def _common(s: Snapshot, action: Action, state: Approved, event: Event, now: datetime, start: Start) -> Decision | None:
-    """Decide about a yes of one run's own where the equal call of another run is in flight or was done; None = neither."""
-    standing = s.actions.get(action.call.base) if action.call.base else None
-    if standing is None or not isinstance(event, (Proposed, Woke)) or now >= state.grant.expires_at:
+    """Decide about a yes where the equal call of another run, with a yes of its own, is in flight or was done.
+
+    It does not matter which of them was asked about first. None = neither.
+    """
+    if not isinstance(event, (Proposed, Woke)) or now >= state.grant.expires_at:
         return None
-    phase = standing.phase
-    if isinstance(phase, Running) and not may_run_again(s, action.call):
+    others = [
+        other for other in s.actions.values() if other.call.common == action.call.common and other.key != action.key
+    ]
+    if any(isinstance(other.phase, Running) for other in others) and not may_run_again(s, action.call):
         if isinstance(event, Proposed):
             told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)
             return Decision(
@@ -141,15 +145,34 @@ def _common(s: Snapshot, action: Action, state: Approved, event: Event, now: dat
         later = min(now + s.policy.limits.default_wait, state.grant.expires_at)
         waits = replace(action, phase=replace(state, run_at=None if state.run_at is None else later))
         return Decision(rule=Rule.GRANT_WOKE_EARLY, changes=(waits,), commands=(WakeAt(action=action.key, at=later),))
-    if isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn and phase.told is not None:
-        # It was done meanwhile: this run is told so, and its yes starts nothing.
-        call = replace(action.call, action=standing.key, base="")
+    for other in others:
+        done = other.phase
+        if isinstance(done, Completed) and is_declared_once(s) and done.turn == s.tree.turn and done.told is not None:
+            return _done_meanwhile(action, other, done, event)
+    return None
+
+
+def _done_meanwhile(action: Action, other: Action, done: Completed, event: Proposed | Woke) -> Decision:
+    """It was done in this turn: this run is given the result, and its yes starts nothing."""
+    spent = replace(action, phase=Fresh())
+    if isinstance(event, Proposed):
         return Decision(
             rule=Rule.COMPLETED_SHARED,
-            changes=(replace(action, phase=Fresh()),),
-            commands=(Announce(action=standing.key, told=phase.told, call=call),),
+            changes=(spent,),
+            commands=(Deliver(action=other.key, attempt=done.attempt),),
+            answer=Answer.DELIVERED,
+            told=done.told,
+            suppressed=True,
+            idle_step=True,
         )
-    return None
+    told = done.told
+    assert told is not None
+    call = replace(action.call, action=other.key, base="")
+    return Decision(
+        rule=Rule.COMPLETED_SHARED,
+        changes=(spent,),
+        commands=(Announce(action=other.key, told=told, call=call),),
+    )
 
 
 def _answers(state: AwaitingApproval, event: Granted | Denied | Revised | Edited, now: datetime) -> bool:
