@@ -174,16 +174,16 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a no ends with the turn",
-        "phases.approval",
+        "phases.answers",
         "end=End.PERSON,",
         "end=End.TURN,",
         ("approval-target", "approval-bare", "hostile"),
     ),
     Bug(
         "the answered question stays open",
-        "phases.approval",
-        "        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),\n        denials=tuple(",
-        "        denials=tuple(",
+        "phases.answers",
+        "        without_prompt(s.tree, state.ticket),\n        noes=0,",
+        "        s.tree,\n        noes=0,",
         ("approval", "approval-target"),
     ),
     Bug(

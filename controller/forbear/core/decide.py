@@ -14,7 +14,8 @@ from forbear.core.decision import Announce, Change, Command, Decision, Deliver, 
 from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import tell
-from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
+from forbear.core.phases.apart import stands_apart
+from forbear.core.phases.approval import on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
 from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
 from forbear.core.phases.running import on_running
@@ -22,7 +23,7 @@ from forbear.core.phases.stale import stale
 from forbear.core.phases.unknown import on_unknown
 from forbear.core.phases.waiting import on_parked, on_waiting
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_declared_once, is_observed
+from forbear.core.start import By, Start, is_observed
 from forbear.core.states import (
     Action,
     Approved,
@@ -42,11 +43,10 @@ from forbear.core.states import (
 )
 from forbear.core.steps import current, enter, leave, resumed, why_over
 from forbear.core.values import Call, InvalidField
-from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
+from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
 
 _WAITS = (Waiting, Parked, AwaitingApproval, Approved)
 _GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
-_OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
 IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
 
@@ -168,34 +168,10 @@ def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Star
             return replayed
     if run.halted is not None:
         return _halted(run, event)
-    call = _stands_apart(s, call)
+    call = stands_apart(s, call)
     start = replace(start, call=call)
     decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
     return _count(s, run, event, decision, now)
-
-
-def _stands_apart(s: Snapshot, call: Call) -> Call:
-    """Return a call that needs a yes of its own, where an equal call of another run has the yes that was given.
-
-    A grant belongs to the run that asked first; neither it nor the execution on it answers the others.
-    """
-    if call.verdict.gate is not Gate.ASK:
-        return call
-    standing = s.actions.get(call.action)
-    phase = None if standing is None else standing.phase
-    was_done = isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn
-    for action in s.actions.values():
-        if action.call.base != call.action or action.call.run != call.run or not isinstance(action.phase, _OPEN):
-            continue
-        if was_done and not isinstance(action.phase, Running):
-            # It was done in this turn: every run is told so, whatever it was asked about.
-            return call
-        return replace(call, action=action.key, base=call.action)
-    if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
-        return apart(call)
-    if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
-        return apart(call)
-    return call
 
 
 def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision | None:
