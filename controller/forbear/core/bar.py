@@ -51,7 +51,7 @@ def bar(s: Snapshot, call: Call, hold: Hold, rule: Rule, request_id: str, change
         rule=rule,
         changes=changes,
         answer=answer,
-        told=replace(hold.told, request_id=request_id or hold.told.request_id),
+        told=replace(hold.told, request_id=request_id),
         ticket=hold.ticket,
         clear_forced=answer is Answer.HALTED and call.forced,
         blocked_step=told_before,

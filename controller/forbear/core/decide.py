@@ -17,7 +17,7 @@ from forbear.core.holds import tell
 from forbear.core.phases.apart import stands_apart
 from forbear.core.phases.approval import on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
-from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
+from forbear.core.phases.fresh import on_fresh, on_needs_repair
 from forbear.core.phases.running import on_running
 from forbear.core.phases.stale import stale
 from forbear.core.phases.unknown import on_unknown
@@ -76,7 +76,7 @@ def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     call = event.call if isinstance(event, Woke) else action.call
     start = Start(
         call=call,
-        by=By.PARKED,
+        by=By.CONTROLLER,
         run=current(s.run(call.run), s.tree.turn),
         ticket=getattr(event, "ticket", ""),
         request_id=getattr(event, "request_id", ""),
@@ -251,8 +251,8 @@ def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: date
 def _phase(s: Snapshot, action: Action, event: Event, now: datetime, start: Start) -> Decision:
     state = action.phase
     match state:
-        case Fresh():
-            return on_fresh(s, action, state, event, now, start)
+        case Fresh() | Stopped():
+            return on_fresh(s, action, event, now, start)
         case Running():
             return on_running(s, action, state, event, now, start)
         case Waiting():
@@ -269,8 +269,6 @@ def _phase(s: Snapshot, action: Action, event: Event, now: datetime, start: Star
             return on_needs_repair(s, action, state, event, now, start)
         case Completed():
             return on_completed(s, action, state, event, now, start)
-        case Stopped():
-            return on_stopped(s, action, state, event, now, start)
 
 
 # ---- the tree -------------------------------------------------------------------------------------------------------

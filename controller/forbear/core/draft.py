@@ -130,8 +130,8 @@ def hand_back(draft: Draft, *, used: bool) -> None:
 
 def succeeded(tree: Tree, call: Call, *, is_write: bool) -> Tree:
     """Return the tree after a call completed: what counted failures in a row starts again."""
-    key = call.target or call.operation
-    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in (key, call.operation))
+    ended = (call.target, call.operation)
+    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in ended)
     streaks = tuple(streak for streak in tree.streaks if streak.operation != call.operation)
     if not is_write:
         same = (streaks, repairs) == (tree.streaks, tree.repairs)

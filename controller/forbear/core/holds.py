@@ -148,9 +148,7 @@ def _is_served(hold: Hold, ends_at: datetime, now: datetime, snapshot: Snapshot)
 
 
 def _probe_is_due(hold: Hold, snapshot: Snapshot, now: datetime) -> bool:
-    if hold.end is not End.PROBE or _is_over(hold, snapshot, now):
-        return False
-    if hold.ends_at is not None:
+    if hold.end is not End.PROBE or hold.ends_at is not None:
         return False  # a named end is never probed early
     if snapshot.tree.turn > hold.turn and hold.probed < snapshot.tree.turn:
         return True

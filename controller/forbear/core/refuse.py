@@ -209,9 +209,7 @@ def _given_back(grant: Grant | None, envelope: Envelope) -> Grant | None:
 
 def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
     """Return what a wait became when it ended in a stop; the text of the old code goes with it."""
-    return replace(
-        envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None, temporary=False
-    )
+    return replace(envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None)
 
 
 def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold:

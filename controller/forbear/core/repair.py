@@ -122,7 +122,7 @@ def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     draft.action = replace(draft.action, asked_by_tool=draft.action.asked_by_tool + 1)
     start = Start(
         call=draft.call,
-        by=By.GRANT,
+        by=By.CONTROLLER,
         run=draft.s.run(draft.started.run),
         ticket=ticket,
         request_id=envelope.request_id,

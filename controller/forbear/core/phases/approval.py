@@ -74,7 +74,7 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
                 return _as_fresh(s, action, start, now)
             if start.call.fingerprint != state.fingerprint or start.call.run != action.call.run:
                 return _other_call(state, start)
-            return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
+            return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
         case Woke():
             if now >= state.grant.expires_at:
                 told = tell(
@@ -89,7 +89,7 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             if state.run_at is None or now < state.run_at:
                 at = state.grant.expires_at if state.run_at is None else state.run_at
                 return Decision(rule=Rule.GRANT_WOKE_EARLY, commands=(WakeAt(action=action.key, at=at),))
-            return admit(s, action, replace(start, by=By.GRANT, grant=state.grant), now)
+            return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
         case Cancelled():
             return cancel(s, action, event, now)
         case (

@@ -74,7 +74,7 @@ def _woke(s: Snapshot, action: Action, state: Unknown, start: Start, now: dateti
     key = s.policy.idempotency_key
     if key is not None and action.key_spent == 0 and now - state.started_at < key.valid_for:
         spent = replace(action, key_spent=action.attempts)
-        repeat = replace(start, by=By.KEY, passes=frozenset({state.hold}))
+        repeat = replace(start, by=By.CONTROLLER, passes=frozenset({state.hold}))
         decision = admit(s, spent, repeat, now)
         if decision.answer is Answer.EXECUTED:
             return replace(decision, rule=Rule.REPEAT_WITH_KEY)

@@ -62,14 +62,14 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
     match event:
         case Proposed():
             if now >= state.run_at and _may_claim(action, state, start):
-                return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
+                return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
             return _joined(s, action, state, state.run_at, start, now, Rule.PARKED_JOINED)
         case Woke():
             if now < state.run_at:
                 return Decision(rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
-            return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
+            return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
         case Cancelled():
             return cancel(s, action, event, now)
         case (
