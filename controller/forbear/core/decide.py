@@ -47,7 +47,6 @@ from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
 
 _WAITS = (Waiting, Parked, AwaitingApproval, Approved)
 _GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
-IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
 
 def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
@@ -62,7 +61,7 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     Returns:
         Rule, changes, commands and answer. Nothing was changed yet.
     """
-    answered = event.call.run if isinstance(event, Proposed) else ""
+    answered = event.call.run if isinstance(event, Proposed) else None
     return _tell_joined(s, _decide(s, key, event, now), answered)
 
 
@@ -108,7 +107,7 @@ def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: S
     return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
-def _tell_joined(s: Snapshot, decision: Decision, answered: str) -> Decision:
+def _tell_joined(s: Snapshot, decision: Decision, answered: str | None) -> Decision:
     """Tell the runs that had joined a wait or a prompt what became of it, once it is over; each once.
 
     Args:
@@ -118,28 +117,26 @@ def _tell_joined(s: Snapshot, decision: Decision, answered: str) -> Decision:
     """
     changes: list[Change] = []
     commands = list(decision.commands)
-    moved = False
     for change in decision.changes:
         if not isinstance(change, Action):
             changes.append(change)
             continue
         joined = _still_told(s.actions.get(change.key), change, answered)
-        if joined and not isinstance(change.phase, _GOES_ON):
+        if not isinstance(change.phase, _GOES_ON):
             told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
             if told is not None:
                 commands.extend(Announce(action=change.key, told=told, call=call) for call in joined)
             joined = ()
         if joined != change.joined:
             change = replace(change, joined=joined)  # noqa: PLW2901
-            moved = True
         changes.append(change)
-    return replace(decision, changes=tuple(changes), commands=tuple(commands)) if moved else decision
+    return replace(decision, changes=tuple(changes), commands=tuple(commands))
 
 
-def _still_told(before: Action | None, after: Action, answered: str) -> tuple[Call, ...]:
+def _still_told(before: Action | None, after: Action, answered: str | None) -> tuple[Call, ...]:
     """Return the calls of other runs that are told later, the one that an action was about before among them."""
     waiting = after.joined
-    if before is not None and before.call.run != after.call.run and isinstance(before.phase, _WAITS):
+    if before is not None and isinstance(before.phase, _WAITS):
         waiting = (before.call, *waiting)
     if not waiting:
         return ()
@@ -225,25 +222,23 @@ def _malformed(event: Proposed) -> Decision:
 
 def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: datetime) -> Decision:
     """Count the decided call for its step; where nothing moves any more, the run's tool use is over."""
-    moved = next((c for c in decision.changes if isinstance(c, Run) and c.id == run.id), run)
-    barred = decision.answer in IS_BARRED
-    counted = leave(moved, event.call, blocked=barred and decision.blocked_step, idle=decision.idle_step)
+    # A proposal changes no other run.
+    moved = next((change for change in decision.changes if isinstance(change, Run)), run)
+    counted = leave(moved, event.call, blocked=decision.blocked_step, idle=decision.idle_step)
     reason = ""
     if decision.answer is Answer.HALTED:
         reason = "FORCED" if decision.clear_forced else "BUDGET"
     elif decision.answer is not Answer.EXECUTED:
         reason = why_over(counted, s.limits)
-    changes: tuple[Change, ...] = tuple(c for c in decision.changes if not (isinstance(c, Run) and c.id == run.id))
+    changes = tuple(change for change in decision.changes if not isinstance(change, Run))
     if not reason:
         return replace(decision, changes=(*changes, counted))
-    told = tell("RUN_HALTED", outcome=Outcome.REFUSED, request_id=event.request_id)
-    told = replace(told, reason=reason)
+    told = replace(tell("RUN_HALTED", request_id=event.request_id), reason=reason)
     halt = Halt(reason=reason, told=told, at=now, clear_forced=event.call.forced)
     return replace(
         decision,
         changes=(*changes, replace(counted, halted=halt)),
         answer=Answer.HALTED,
-        told=decision.told if decision.told is not None else told,
         clear_forced=event.call.forced,
     )
 
@@ -278,7 +273,7 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
     """Decide about a human message, a restart of a run, or an operator's lift."""
     match event:
         case TurnBegan():
-            return _tell_joined(s, _turn(s, event), "")
+            return _tell_joined(s, _turn(s, event), None)
         case RunRestarted():
             return Decision(
                 rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),)
