@@ -301,8 +301,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a turn ends a doubt",
         "decide",
-        "if hold.end in (End.TURN, End.REPAIR) and",
-        "if hold.end in (End.TURN, End.REPAIR, End.VERDICT) and",
+        "if hold.end in (End.TURN, End.REPAIR)",
+        "if hold.end in (End.TURN, End.REPAIR, End.VERDICT)",
         ("unknown", "undeclared", "unknown-wide"),
     ),
     Bug(

@@ -57,7 +57,9 @@ def judge(mutant: Mutant, measured: Measured, survived: Mapping[str, str], hint:
     return ""
 
 
-def _stages(mutant: Mutant, measured: Measured, skipped: set[str], hint: str, afters: list[object]) -> Iterator[str]:
+def _stages(
+    mutant: Mutant, measured: Measured, skipped: set[str], hint: str, afters: Sequence[object]
+) -> Iterator[str]:
     if hint in measured.tests:
         yield _unit([hint])
     files = [file for file in UNIT if file not in skipped]
@@ -77,7 +79,7 @@ def _stages(mutant: Mutant, measured: Measured, skipped: set[str], hint: str, af
 # ---- what notices ---------------------------------------------------------------------------------------------------
 
 
-def _decides_otherwise(mutant: Mutant, measured: Measured, afters: list[object]) -> str:
+def _decides_otherwise(mutant: Mutant, measured: Measured, afters: Sequence[object]) -> str:
     for index in measured.calls.get((mutant.module, mutant.place), ()):
         seen: Seen = measured.decisions[index]
         try:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -112,7 +112,7 @@ def measure() -> Measured:
     for case in CASES:
         lines, text = made.lines.setdefault(case.name, []), Texts().text
 
-        def listen(seen: Seen, lines: list[int] = lines, text: object = text) -> None:
+        def listen(seen: Seen, lines: list[int] = lines, text: Callable[[object], str] = text) -> None:
             made.decisions.append(seen)
             lines.append(hash(text(seen.decision)))
 
@@ -167,7 +167,7 @@ class _Contexts:
         self.watch, self.tests = watch, tests
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> object:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run one test under its own name."""
         self.watch.switch_context(item.nodeid)
         begun = time.perf_counter()

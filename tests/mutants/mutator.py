@@ -141,8 +141,8 @@ def changes(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> list[Change]:
     """Return what can be changed in a node."""
     made: list[Change] = []
     match node:
-        case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
-            made.append(_put(ops=lambda: [COMPARISONS[type(op)]()]))
+        case ast.Compare(ops=[comparison]) if other := COMPARISONS.get(type(comparison)):
+            made.append(_put(ops=lambda: [other()]))
         case ast.BoolOp(op=op, values=values):
             made.append(_put(op=ast.Or if isinstance(op, ast.And) else ast.And))
             made.extend(_drop("values", number, value) for number, value in enumerate(values))

@@ -43,7 +43,7 @@ from forbear.core.states import (
 )
 from forbear.core.steps import current, enter, leave, resumed, why_over
 from forbear.core.values import Call, InvalidField
-from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
+from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery
 
 _WAITS = (Waiting, Parked, AwaitingApproval, Approved)
 _GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
@@ -286,9 +286,7 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     """End what ends with a turn; open prompts are void, and their calls are told so."""
     commands: list[Command] = []
     changes: list[Change] = [
-        DropHold(key=hold.key, scope=hold.scope)
-        for hold in s.holds.values()
-        if hold.end in (End.TURN, End.REPAIR) and _is_of_tree(hold.scope)
+        DropHold(key=hold.key, scope=hold.scope) for hold in s.holds.values() if hold.end in (End.TURN, End.REPAIR)
     ]
     changes.extend(replace(run, halted=None) for run in s.runs.values() if run.halted is not None)
     for action in s.actions.values():
@@ -310,10 +308,6 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     return Decision(rule=Rule.TURN_BEGAN, changes=(*changes, tree), commands=tuple(commands))
 
 
-def _is_of_tree(scope: Scope) -> bool:
-    return scope not in (Scope.QUOTA, Scope.PRINCIPAL)
-
-
 def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes: list[Change] = []
     tree: Tree = s.tree
@@ -324,7 +318,7 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
         if isinstance(action.phase, Unknown) and action.phase.hold == event.hold
     )
     for hold in s.holds.values():
-        if event.hold is not None and hold.key == event.hold:
+        if hold.key == event.hold:
             changes.append(DropHold(key=hold.key, scope=hold.scope))
             spent = s.actions.get(hold.action)
             if hold.cause is Cause.EXHAUSTED and spent is not None and spent.retries:
@@ -341,7 +335,7 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes.extend(
         replace(run, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0)
         for run in s.runs.values()
-        if event.run is not None and run.id == event.run and run.halted is not None
+        if run.id == event.run and run.halted is not None
     )
     if not changes:
         return Decision(rule=Rule.LIFTED_NOTHING)

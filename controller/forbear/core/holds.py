@@ -209,7 +209,6 @@ def place(
         blocked=standing.blocked,
         last_step=standing.last_step,
         probed=standing.probed,
-        exempt=standing.exempt if standing.exempt == fresh.exempt else (),
     )
 
 

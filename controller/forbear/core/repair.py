@@ -9,7 +9,7 @@ from forbear.core.admit import ask
 from forbear.core.decision import (
     Decision,
 )
-from forbear.core.draft import Draft, doubt_scope, left_queues, open_attempts
+from forbear.core.draft import Draft, doubt_scope, open_attempts
 from forbear.core.holds import narrow, place, tell
 from forbear.core.identity import digest, field_digest
 from forbear.core.refuse import count_refusal, refused
@@ -167,8 +167,7 @@ def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decisi
         hold=hold.key,
         inspect_at=inspect_at,
     )
-    decision = draft.decide(rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at)
-    return replace(decision, changes=(*decision.changes, *left_queues(draft, decision)))
+    return draft.decide(rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at)
 
 
 def hold_unknown(draft: Draft, told: Envelope, ticket: str) -> Hold:

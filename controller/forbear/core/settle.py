@@ -94,7 +94,7 @@ def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     if draft.call.effect is Effect.READ:
         uncertain = recovery is Recovery.INSPECT_OUTCOME or envelope.effects_before_failure
         return Recovery.DO_NOT_RETRY if uncertain else recovery
-    if repeats_unknown(draft.action, draft.started.attempt):
+    if repeats_unknown(draft.action):
         # Whatever the repetition was told, only its success says what became of the first attempt.
         return Recovery.INSPECT_OUTCOME
     may_have_happened = envelope.executed is not Executed.NO and not may_run_again(draft.s, draft.call)
@@ -127,7 +127,7 @@ def _completed(draft: Draft, event: Returned) -> Decision:
         # The late answer of its retry ends what the action waited for.
         draft.drop(own.key)
     action = _count_result(draft, event, before)
-    if repeats_unknown(draft.action, draft.started.attempt):
+    if repeats_unknown(draft.action):
         for ended in end_doubt(s, draft.action, doubt_key(call)):
             draft.drop(ended.key)
     draft.action = replace(action, key_spent=0, replays=0)

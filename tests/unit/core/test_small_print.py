@@ -9,7 +9,7 @@ from forbear.core.decide import decide_tree
 from forbear.core.decision import Announce, Decision
 from forbear.core.events import Granted, Lifted, TurnBegan, Woke
 from forbear.core.holds import place
-from forbear.core.policy import Inspection, Limits, ToolPolicy
+from forbear.core.policy import IdempotencyKey, Inspection, Limits, ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import AwaitingApproval, Completed, Parked, Run, Waiting
 from forbear.core.values import Call, Envelope
@@ -323,3 +323,29 @@ def test_deliveries_alone_do_not_keep_a_run_going() -> None:
     story.propose(made)
     story.result(made, RESULTS["ok"](T0))
     assert [story.propose(made).answer for _ in range(2)] == [Answer.DELIVERED, Answer.HALTED]
+
+
+def test_an_operator_who_ends_a_doubt_gives_the_key_its_one_repetition_back() -> None:
+    """What was lifted is over: a new attempt that is in doubt may be repeated with its key as the first one was."""
+    policy = replace(WRITE, idempotency_key=IdempotencyKey(argument="key"))
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    story.propose(made)
+    rules: list[Rule] = []
+    for attempt in (1, 3):
+        story.result(made, RESULTS["unknown"](T0), attempt=attempt)
+        rules.append(story.feed(made, Woke(call=made), timedelta(seconds=2)).rule)
+        story.result(made, RESULTS["unknown"](T0), attempt=attempt + 1)
+        [hold] = [hold for hold in story.s.holds.values() if hold.cause is Cause.UNKNOWN]
+        story.s = story.s.after(decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0))
+        story.propose(made)
+    assert rules == [Rule.REPEAT_WITH_KEY, Rule.REPEAT_WITH_KEY]
+
+
+def test_a_hold_is_lifted_although_its_action_is_forgotten() -> None:
+    """A store may keep less than what was placed by it."""
+    story, made = Story(replace(WRITE, limits=Limits(max_retries=0))), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    [hold] = [hold for hold in story.s.holds.values() if hold.cause is Cause.EXHAUSTED]
+    story.s = replace(story.s, actions={})
+    assert decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0).rule is Rule.LIFTED

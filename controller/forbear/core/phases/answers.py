@@ -99,7 +99,7 @@ def _lifted(s: Snapshot, call: Call) -> tuple[Change, ...]:
     return tuple(
         DropHold(key=hold.key, scope=hold.scope)
         for hold in s.holds.values()
-        if hold.cause is Cause.DENIAL and hold.end is not End.RUN and matches(hold, call, s)
+        if hold.cause is Cause.DENIAL and matches(hold, call, s)
     )
 
 
@@ -109,11 +109,7 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     scope, value = _denial_scope(s, call, state)
     standing = s.holds.get(hold_key(scope, value, Cause.DENIAL))
     # A no stands beside what the policy denied by that rule, and beside a no about another call: each has its own end.
-    beside = (
-        scope is Scope.RULE
-        and standing is not None
-        and (standing.action != action.key or standing.end is not End.PERSON)
-    )
+    beside = scope is Scope.RULE and standing is not None
     hold = place(
         call,
         scope=scope,
@@ -207,7 +203,7 @@ def _edited(s: Snapshot, action: Action, state: AwaitingApproval, event: Edited,
     """What the person wrote runs; what the model proposed does not, until a new turn."""
     other = s.action(event.call)
     tree = _after_yes(s, action.call, state)
-    if other.key != action.key and isinstance(other.phase, AwaitingApproval):
+    if isinstance(other.phase, AwaitingApproval):
         # What was asked about the other call is answered by the edit.
         tree = without_prompt(tree, other.phase.ticket)
     grant = _grant(s, state, event.actor, now)

@@ -43,17 +43,17 @@ def stands_apart(s: Snapshot, call: Call) -> Call:
     """Return a call that needs a yes of its own, where an equal call of another run has the yes that was given."""
     if call.verdict.gate is not Gate.ASK:
         return call
-    standing = s.actions.get(call.action)
-    phase = None if standing is None else standing.phase
+    standing = s.action(call)
+    phase = standing.phase
     was_done = isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn
     for action in s.actions.values():
         if action.call.base != call.action or action.call.run != call.run or not isinstance(action.phase, _OPEN):
             continue
-        if was_done and not isinstance(action.phase, Running):
+        if was_done:
             # It was done in this turn: every run is told so, whatever it was asked about.
             return call
         return replace(call, action=action.key, base=call.action)
-    if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
+    if isinstance(phase, Approved) and standing.call.run != call.run:
         return apart(call)
     if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
         return apart(call)
@@ -70,8 +70,7 @@ def ask_apart(
         own = apart(call)
         key = own.action
         standing = s.action(own)
-        is_open = isinstance(standing.phase, (Running, Unknown, AwaitingApproval, Approved))
-        if is_open or len(tree.open_prompts) >= s.policy.limits.max_open_prompts:
+        if isinstance(standing.phase, _OPEN) or len(tree.open_prompts) >= s.policy.limits.max_open_prompts:
             # It is asked about when its run proposes it.
             continue
         ticket = f"{state.ticket}-{number}"
@@ -99,9 +98,7 @@ def done_elsewhere(
     """
     if not isinstance(event, (Proposed, Woke)) or now >= state.grant.expires_at:
         return None
-    others = [
-        other for other in s.actions.values() if other.call.common == action.call.common and other.key != action.key
-    ]
+    others = [other for other in s.actions.values() if other.call.common == action.call.common]
     if any(isinstance(other.phase, Running) for other in others) and not may_run_again(s, action.call):
         if isinstance(event, Proposed):
             told = tell("DUPLICATE_IN_FLIGHT", executed=Executed.UNKNOWN, request_id=start.request_id, call=start.call)

@@ -89,7 +89,7 @@ def on_approved(s: Snapshot, action: Action, state: Approved, event: Event, now:
             if state.run_at is None or now < state.run_at:
                 at = state.grant.expires_at if state.run_at is None else state.run_at
                 return Decision(rule=Rule.GRANT_WOKE_EARLY, commands=(WakeAt(action=action.key, at=at),))
-            return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
+            return admit(s, action, replace(start, grant=state.grant), now)
         case Cancelled():
             return cancel(s, action, event, now)
         case (
@@ -144,7 +144,7 @@ def _as_fresh(s: Snapshot, action: Action, start: Start, now: datetime) -> Decis
     told = tell("APPROVAL_EXPIRED", outcome=Outcome.CANCELLED, call=action.call)
     others = (call for call in (action.call, *action.joined) if call.run != start.call.run)
     commands = (*decision.commands, *(Announce(action=action.key, told=told, call=call) for call in others))
-    if any(isinstance(change, Action) and change.key == action.key for change in decision.changes):
+    if any(isinstance(change, Action) for change in decision.changes):
         return replace(decision, commands=commands)
     return replace(decision, changes=(fresh, *decision.changes), commands=commands)
 

@@ -69,7 +69,7 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
                 return Decision(rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
-            return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
+            return admit(s, action, replace(start, grant=state.grant), now)
         case Cancelled():
             return cancel(s, action, event, now)
         case (
