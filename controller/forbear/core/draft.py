@@ -65,6 +65,13 @@ class Draft:
         """End a hold that stood before this decision."""
         self.holds[key] = None
 
+    def held(self) -> list[Change]:
+        """Return the holds that are placed, changed or ended."""
+        return [
+            hold if hold is not None else DropHold(key=key, scope=self.s.holds[key].scope)
+            for key, hold in self.holds.items()
+        ]
+
     def decide(
         self,
         rule: Rule,
@@ -87,11 +94,7 @@ class Draft:
         changes: list[Change] = [replace(self.action, phase=phase), *self.changes]
         if self.tree is not self.s.tree:
             changes.append(self.tree)
-        for key, hold in self.holds.items():
-            if hold is not None:
-                changes.append(hold)
-            else:
-                changes.append(DropHold(key=key, scope=self.s.holds[key].scope))
+        changes.extend(self.held())
         commands = list(self.commands)
         if wake_at is not None:
             commands.append(WakeAt(action=self.action.key, at=wake_at))

@@ -26,6 +26,7 @@ from forbear.core.draft import (
 )
 from forbear.core.events import Returned
 from forbear.core.holds import place, tell
+from forbear.core.policy import MAX_SAME_RESULTS, MAX_SAME_RESULTS_WRITE
 from forbear.core.refuse import refused, stop, wait
 from forbear.core.repair import asks, repair, unknown
 from forbear.core.rules import Rule
@@ -151,7 +152,7 @@ def _completed(draft: Draft, event: Returned) -> Decision:
     rule = Rule.RETURNED_COMPLETED
     limit = s.policy.limits.max_same_results
     if limit is None:
-        limit = 10 if call.effect is Effect.WRITE else 30
+        limit = MAX_SAME_RESULTS_WRITE if call.effect is Effect.WRITE else MAX_SAME_RESULTS
     if draft.action.same_results >= limit:
         draft.put(
             place(

@@ -60,7 +60,6 @@ def current_counters(action: Action, turn: int) -> Action:
         retries=0,
         checks=0,
         repairs=0,
-        replays=0,
         same_results=0,
         empty_looks=0,
         asked_by_tool=0,

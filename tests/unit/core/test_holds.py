@@ -189,7 +189,6 @@ def test_who_waits_goes_first_and_not_for_ever() -> None:
     queued = hold(Scope.TARGET, A.target or "", Cause.TIME, End.TIME, ends_at=T0, parked=("other",))
     assert covering(snapshot(queued), A, T0).waiting == (queued,)
     assert covering(snapshot(queued), replace(A, action="other"), T0).claims == (queued,)
-    assert covering(snapshot(queued), A, T0, passes=frozenset({queued.key})).claims == (queued,)
     edge = T0 + timedelta(seconds=2) + Limits().default_wait
     assert covering(snapshot(queued), A, edge - timedelta(microseconds=1)).waiting == (queued,)
     assert covering(snapshot(queued), A, edge).claims == (queued,)

@@ -67,8 +67,9 @@ def _deliver(action: Action, state: Completed, rule: Rule) -> Decision:
 def _written_by_another(s: Snapshot, action: Action, state: Completed) -> bool:
     """Another action wrote to the same declared target since: the record may not be true any more."""
     return any(
-        target == action.call.target and writer != action.key and at > state.writes
-        for target, writer, at in s.tree.target_writes
+        # Who wrote last is remembered: where that was this action, its own record is as new.
+        target == action.call.target and at > state.writes
+        for target, _, at in s.tree.target_writes
     )
 
 

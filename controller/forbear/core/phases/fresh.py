@@ -12,6 +12,7 @@ from forbear.core.events import (
     Proposed,
 )
 from forbear.core.phases.stale import stale
+from forbear.core.policy import MAX_SAME_RESULTS
 from forbear.core.start import Start
 from forbear.core.states import Action, NeedsRepair
 from forbear.core.vocabulary import End
@@ -45,6 +46,5 @@ def _depends_on_other_work(s: Snapshot, action: Action, state: NeedsRepair) -> b
         return False
     limit = s.policy.limits.max_same_results
     if limit is None:
-        limit = 30
-    repairs = action.repairs if action.turn == s.tree.turn else 0
-    return s.tree.writes > state.writes and repairs < limit
+        limit = MAX_SAME_RESULTS
+    return s.tree.writes > state.writes and action.repairs < limit

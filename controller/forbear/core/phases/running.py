@@ -141,7 +141,7 @@ def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, no
     if is_in_doubt or repeats_unknown(action):
         decision = _lost(s, action, started, event.ticket, event.request_id, now, announce=False)
         return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
-    draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
+    draft = draft_of(s, replace(action, phase=Fresh()), started, now)
     for one in state.open:
         hand_back(replace(draft, started=one), used=True)
     told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)

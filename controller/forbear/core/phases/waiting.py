@@ -93,8 +93,7 @@ def _may_claim(action: Action, state: Waiting | Parked, start: Start) -> bool:
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
-    passes = frozenset[str]() if state.hold is None else frozenset({state.hold})
-    return replace(start, by=By.RETRY, grant=state.grant, passes=passes)
+    return replace(start, by=By.RETRY, grant=state.grant)
 
 
 def _joined(
