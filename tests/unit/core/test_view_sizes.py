@@ -200,3 +200,26 @@ def test_an_instant_of_another_zone_is_shown_in_utc() -> None:
     at = datetime.fromisoformat("2026-09-06T02:00:00+02:00")
     assert error_of(replace(PLAIN, reset_at=at))["reset_at"] == "2026-09-06T00:00:00Z"
     assert at.astimezone(UTC).isoformat() == "2026-09-06T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "recovery", "is_ok"),
+    [
+        (Outcome.PENDING, None, True),
+        (Outcome.PENDING, Recovery.RETRY_AFTER, False),
+        (Outcome.FAILED, None, False),
+        (Outcome.PARTIAL, Recovery.INSPECT_OUTCOME, False),
+        (Outcome.PARTIAL, None, True),
+    ],
+)
+def test_only_what_is_done_or_under_way_is_ok(outcome: Outcome, recovery: Recovery | None, is_ok: bool) -> None:
+    """A part of the work with something left to do is no success."""
+    shown = view(replace(PLAIN, outcome=outcome, recovery=recovery))
+    assert shown["ok"] is is_ok
+    assert ("error" in shown) is (recovery is not None or outcome in (Outcome.FAILED, Outcome.PENDING))
+
+
+def test_a_number_that_is_no_number_is_never_written() -> None:
+    """JSON has none, and a model would read a word."""
+    with pytest.raises(ValueError, match="JSON"):
+        view_text(replace(PLAIN, limit=float("nan")))

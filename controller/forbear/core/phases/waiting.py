@@ -50,7 +50,7 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
             if not state.not_accepted or state.retry_at <= now:
                 return stale(event)
             due = replace(action, phase=replace(state, retry_at=now))
-            own = s.holds.get(state.hold or "")
+            own = None if state.hold is None else s.holds.get(state.hold)
             ended = (replace(own, ends_at=now),) if own is not None and own.scope is Scope.ACTION else ()
             return Decision(rule=Rule.RECONNECTED, changes=(due, *ended), commands=(WakeAt(action=action.key, at=now),))
         case Returned() | Interrupted() | Lost() | Granted() | Denied() | Revised() | Edited() | Inspected():
