@@ -176,6 +176,9 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     allowed = limits.max_retries
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
+    if call.effect is Effect.READ and envelope.executed is not Executed.NO and not may_run_again(s, call):
+        # It may have run, and the author said that a second time does harm (a read that bills).
+        allowed = 0
     if action.retries >= allowed:
         told = _as_stop(envelope, "RETRY_EXHAUSTED", envelope.reset_at)
         count_refusal(draft, envelope, ticket)
