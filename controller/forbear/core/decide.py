@@ -237,7 +237,7 @@ def _halted(run: Run, event: Proposed) -> Decision:
 
 
 def _malformed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
-    """Answer a call that cannot be used. What lacks a field lacks it every time: it is refused like any same input."""
+    """Answer a call that cannot be used, and count its repetitions: the same again is refused like any same input."""
     told = tell(
         event.call.malformed,
         recovery=Recovery.REPAIR_INPUT,
@@ -246,25 +246,29 @@ def _malformed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
         call=event.call,
     )
     told = replace(told, invalid_fields=tuple(InvalidField(name=name, rule="required") for name in event.call.missing))
-    answer = Decision(rule=Rule.INPUT_MALFORMED, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
-    if event.call.malformed != "INPUT_INVALID" or not event.call.missing:
-        return answer
     hold = place(
         event.call,
         scope=Scope.ACTION,
-        value=event.call.action,
+        # It covers nothing: what was cut off says nothing about a call with these arguments that was not.
+        value=f"{event.call.action}~",
         cause=Cause.REPAIR,
         end=End.TURN,
         told=told,
         ticket=event.ticket,
         snapshot=s,
         now=now,
-        mark="malformed",
     )
     standing = s.holds.get(hold.key)
-    if standing is None or standing.turn < s.tree.turn:
-        return replace(answer, changes=(hold,))
-    return bar(s, event.call, standing, Rule.INPUT_MALFORMED, event.request_id)
+    if standing is not None and standing.turn == s.tree.turn:
+        return bar(s, event.call, standing, Rule.INPUT_MALFORMED, event.request_id)
+    return Decision(
+        rule=Rule.INPUT_MALFORMED,
+        changes=(hold,),
+        answer=Answer.BLOCKED,
+        told=told,
+        blocked_step=True,
+        idle_step=True,
+    )
 
 
 def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: datetime) -> Decision:
