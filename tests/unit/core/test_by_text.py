@@ -140,3 +140,42 @@ def test_a_cut_call_is_no_reason_to_refuse_the_whole_one() -> None:
     cut = call(WRITE, {"desk": "a"}, malformed="INPUT_TRUNCATED")
     assert [story.propose(cut).answer for _ in range(3)] == [Answer.BLOCKED, Answer.BLOCKED, Answer.STOPPED]
     assert story.propose(call(WRITE, {"desk": "a"})).rule is Rule.EXECUTED
+
+
+def _waiting(story: Story, made: Call) -> Waiting:
+    phase = story.s.actions[made.action].phase
+    assert isinstance(phase, Waiting)
+    return phase
+
+
+@pytest.mark.parametrize("word", range(12))
+def test_calls_that_one_limit_refused_go_in_their_order_and_apart(word: int) -> None:
+    """Another call's jitter for the same reset moves no end: who waits first goes first, and at its own time."""
+    story = Story(READ)
+    made = [call(READ, {"desk": f"{word}-{n}"}, quota="q") for n in range(3)]
+    for one in made:
+        story.propose(one)
+    for one in made:
+        story.result(one, RESULTS["wait"](T0))
+    waits = [_waiting(story, one).retry_at for one in made]
+    assert len(set(waits)) == 3
+    [hold] = story.s.holds.values()
+    assert hold.ends_at == waits[0] == min(waits)
+    assert story.feed(made[0], Woke(call=made[0]), waits[0] - T0).rule is Rule.EXECUTED_AS_RETRY
+
+
+@pytest.mark.parametrize("word", range(12))
+def test_a_wait_that_was_alone_goes_first_when_its_operation_is_closed(word: int) -> None:
+    """The second call that meets one code closes the operation; the first one's retry stays what it was told."""
+    story = Story(READ)
+    made = [call(READ, {"desk": f"{word}-{n}"}) for n in range(2)]
+    for one in made:
+        story.propose(one)
+    for one in made:
+        story.result(one, RESULTS["wait-down"](T0))
+    first = _waiting(story, made[0]).retry_at
+    assert first < _waiting(story, made[1]).retry_at
+    assert story.feed(made[0], Woke(call=made[0]), first - T0).rule is Rule.EXECUTED_AS_RETRY
+    assert story.result(made[0], RESULTS["ok"](T0), attempt=2, after=first - T0).rule is Rule.RETURNED_COMPLETED
+    second = timedelta(minutes=1)
+    assert story.feed(made[1], Woke(call=made[1]), second).rule is Rule.EXECUTED_AS_RETRY
