@@ -237,8 +237,8 @@ class Monitor(Starts, People):
         if answer is Answer.HALTED:
             idle_only = st.blocked < limits.max_blocked_steps and st.blocked_in_turn < limits.max_blocked_per_turn
             reason = "WAITING" if idle_only and st.idle >= limits.max_idle_steps else "BLOCKED"
-            spent = {h.scope for h in s.holds.values() if h.cause is Cause.BUDGET and h.value == call.run}
-            if spent & {Scope.RUN, Scope.TURN} and not call.forced:
+            budgets = {h.scope for h in s.holds.values() if h.cause is Cause.BUDGET and h.value == call.run}
+            if budgets & {Scope.RUN, Scope.TURN} and not call.forced:
                 reason = "BUDGET"
             self.halted = (*(h for h in self.halted if h[0] != call.run), (call.run, reason))
         self.steps = (*(other for other in self.steps if other.run != call.run), st)

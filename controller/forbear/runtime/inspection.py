@@ -142,7 +142,8 @@ def looked_flow(engine: Engine, attempt: Attempt, value: object) -> Flow[None]:
 
 def _names(inspection: Inspection) -> bool:
     """Say whether the check compares what it found with an argument of the write."""
-    return isinstance(inspection.applied_if, Mapping) and "equals" in inspection.applied_if
+    rule = inspection.applied_if
+    return rule is not None and not isinstance(rule, str) and not callable(rule) and "equals" in rule
 
 
 def _verdict(action: Action, inspection: Inspection, value: object) -> Verdict:

@@ -63,7 +63,7 @@ def test_a_look_without_arguments_is_absence_only_of_a_tool_that_takes_none(
 
 
 def test_existence_needs_arguments(controller: Any, clock: Any, scripted: Any) -> None:
-    """ "Something is there" says nothing about this write."""
+    """That anything is there says nothing about this write."""
     controller.declare("lock", effect="write", target="name", inspect={"tool": "locks", "applied_if": "non_empty"})
     controller.declare("locks", effect="read")
     controller.bind("locks", version_is(1))
