@@ -164,7 +164,7 @@ def test_a_tool_that_nobody_labelled() -> None:
         (states.Streak, {"waits": 0}),
         (
             states.Tree,
-            {"turn": 1, "turn_at": None} | dict.fromkeys(("epoch", "restarted", "writes", "noes"), 0),
+            {"turn": 1, "turn_at": None} | dict.fromkeys(("epoch", "restarted", "writes", "noes", "noes_in_turn"), 0),
         ),
         (states.Known, {"completed": False}),
     ],

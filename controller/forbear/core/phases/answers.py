@@ -127,6 +127,7 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     tree = replace(
         without_prompt(s.tree, state.ticket),
         noes=s.tree.noes + 1,
+        noes_in_turn=s.tree.noes_in_turn + 1,
         denials=(*(entry for entry in s.tree.denials if entry[0] != call.operation), (call.operation, counted)),
     )
     stopped = Stopped(code=told.code, told=told, turn=s.tree.turn, hold=hold.key)
