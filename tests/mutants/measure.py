@@ -14,6 +14,7 @@ from types import FrameType
 
 import coverage
 import pytest
+from hypothesis import HealthCheck, settings
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.events import TreeEvent
@@ -46,7 +47,11 @@ UNIT = (
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests" / "unit" / "core").glob("test_*.py")),
     "tests/model/test_histories.py",
 )
-PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+# A busy machine must not look like a mutant that is noticed: examples are always the same, and take what they take.
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck]
+)
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
 # Nothing is decided there: names of rules, which are their own text.
 LEFT_OUT = frozenset({"__init__", "rules"})
 
