@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 import select
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -42,7 +43,10 @@ def fork_each(work: Iterable[T], do: Callable[[T], str], jobs: int) -> Iterator[
 
 def _start(piece: T, do: Callable[[T], str]) -> tuple[int, int]:
     reader, writer = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Threads of others (a test runner's) do not go on in the child, and nothing of theirs is used there.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child:
         os.close(writer)
         return reader, child
