@@ -28,7 +28,7 @@ from forbear.core.decide import decide, decide_tree
 from forbear.core.events import TreeEvent
 from tests.model.planted import compiled_in
 from tests.model.world import Seen
-from tests.mutants.measure import PYTEST, RECORD, ROOT, STATES, UNIT, Measured, file_of, source_of
+from tests.mutants.measure import PYTEST, RECORD, ROOT, STATES, UNIT, Measured, Steady, file_of, source_of
 from tests.mutants.mutator import Mutant, changed
 
 __all__ = ["judge"]
@@ -142,7 +142,7 @@ def _unit(tests: Sequence[str]) -> str:
     return (first.failed or f"collecting {tests[0]}") if failed else ""
 
 
-class _First:
+class _First(Steady):
     """A plugin of pytest: remembers the test that failed."""
 
     failed = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import sys
 import time
@@ -14,7 +15,6 @@ from types import FrameType
 
 import coverage
 import pytest
-from hypothesis import HealthCheck, settings
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.events import TreeEvent
@@ -33,6 +33,7 @@ __all__ = [
     "STATES",
     "UNIT",
     "Measured",
+    "Steady",
     "file_of",
     "measure",
     "modules",
@@ -47,11 +48,7 @@ UNIT = (
     *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests" / "unit" / "core").glob("test_*.py")),
     "tests/model/test_histories.py",
 )
-# A busy machine must not look like a mutant that is noticed: examples are always the same, and take what they take.
-settings.register_profile(
-    "mutants", deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck]
-)
-PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider")
 # Nothing is decided there: names of rules, which are their own text.
 LEFT_OUT = frozenset({"__init__", "rules"})
 
@@ -165,7 +162,22 @@ def _note_reach(made: Measured) -> None:
         made.reach[module] = {line: [name for name in names if name in made.tests] for line, names in by_line.items()}
 
 
-class _Contexts:
+class Steady:
+    """A plugin of pytest: a busy machine does not look like a mutant that is noticed.
+
+    Examples are the same each time, and take what they take.
+    """
+
+    def pytest_configure(self) -> None:
+        """Choose how examples are made; pytest wants to be the first to import the library."""
+        hypothesis = importlib.import_module("hypothesis")
+        hypothesis.settings.register_profile(
+            "mutants", deadline=None, derandomize=True, database=None, suppress_health_check=[*hypothesis.HealthCheck]
+        )
+        hypothesis.settings.load_profile("mutants")
+
+
+class _Contexts(Steady):
     """A plugin of pytest: says which test is being run, and notes how long it takes."""
 
     def __init__(self, watch: coverage.Coverage, tests: dict[str, float]) -> None:
