@@ -167,14 +167,15 @@ def test_a_call_without_an_id_is_not_remembered_by_one() -> None:
     assert not any(isinstance(change, PutKnown) for decision in decisions for change in decision.changes)
 
 
-def test_any_result_lets_a_run_go_on_that_waited() -> None:
+@pytest.mark.parametrize("result", ["ok", "asks"])
+def test_any_result_lets_a_run_go_on_that_waited(result: str) -> None:
     """The run was over because nothing was ready; now something is."""
     policy = replace(WRITE, repeatable=None)
     story, made = Story(policy), call(policy, {"desk": "a"})
     story.s = replace(story.s, limits=Limits(max_idle_steps=1))
     story.propose(made)
     assert story.propose(made).answer is Answer.HALTED
-    story.result(made, RESULTS["ok"](T0))
+    story.result(made, RESULTS[result](T0))
     assert story.s.runs["root"].halted is None
 
 
