@@ -315,8 +315,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a shared time hold ends earlier when moved",
         "refuse",
-        "max(standing.ends_at, at)",
-        "min(standing.ends_at, at)",
+        "ends_at < not_before(reset, now)",
+        "ends_at > not_before(reset, now)",
         ("retry", "retry-quota", "retry-child", "refusal-until"),
     ),
 )
