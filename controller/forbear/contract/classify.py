@@ -21,6 +21,7 @@ from forbear.contract.findings import CODES
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.http import classify_http
 from forbear.contract.mcp import INTERNAL_ERROR, classify_mcp, classify_mcp_error
+from forbear.contract.own_words import with_own_words
 from forbear.contract.process import classify_process, process_error
 from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.raw import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
@@ -83,7 +84,7 @@ def classify(
         counts=counts if counts is not None else Counts(),
         answered_remotely=isinstance(raw, (Http, Mcp, McpError, Grpc)),
     )
-    return _finished(_judge(raw, case), case)
+    return _finished(_judge(raw, case), raw, case)
 
 
 def _nothing(value: object, policy: ToolPolicy) -> Envelope:
@@ -153,15 +154,17 @@ def _hides_answer(protocol: Grpc | McpError, raised: Raised) -> bool:
     )
 
 
-def _finished(envelope: Envelope, case: Case) -> Envelope:
-    """Give a refusal its text: the catalogue's, unless an owned one passed."""
-    if envelope.recovery is None or envelope.safe_message is not None:
+def _finished(envelope: Envelope, raw: Raw, case: Case) -> Envelope:
+    """Give a refusal its text: the catalogue's, unless an owned one passed; and the tool's own beside it if declared."""
+    if envelope.recovery is None:
         return envelope
-    code = envelope.code
-    if case.catalogue.get(code) is None:
-        # Nothing is known about it but its class: why it waits is not guessed.
-        code = "WAITING" if envelope.recovery is Recovery.RETRY_AFTER else CODES[envelope.recovery]
-    return replace(envelope, safe_message=case.catalogue.text(code, envelope))
+    if envelope.safe_message is None:
+        code = envelope.code
+        if case.catalogue.get(code) is None:
+            # Nothing is known about it but its class: why it waits is not guessed.
+            code = "WAITING" if envelope.recovery is Recovery.RETRY_AFTER else CODES[envelope.recovery]
+        envelope = replace(envelope, safe_message=case.catalogue.text(code, envelope))
+    return with_own_words(envelope, raw, case)
 
 
 def poll_finished(policy: ToolPolicy, value: object) -> bool | None:
