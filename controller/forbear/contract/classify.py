@@ -33,6 +33,8 @@ from forbear.errors import Refused
 
 # meta.reason of a look at something that is not finished.
 PENDING: Final = "PENDING"
+# Groups around one exception that are opened.
+_MAX_GROUPS: Final = 16
 _POLLING: Final = replace(f.SUCCESS, reason=PENDING)
 
 
@@ -128,6 +130,7 @@ def _value(value: object, case: Case) -> Envelope:
 
 
 def _raised(raised: Raised, case: Case) -> Envelope:
+    raised = _alone(raised, case)
     error = raised.error
     if isinstance(error, Refused):
         # Raising it is how an in-process tool speaks the contract, whatever else it returns.
@@ -140,6 +143,17 @@ def _raised(raised: Raised, case: Case) -> Envelope:
     if protocol is not None and not _hides_answer(protocol, raised):
         return _judge(protocol, case)
     return classify_exception(facts_of(raised), case)
+
+
+def _alone(raised: Raised, case: Case) -> Raised:
+    """Return what a group of one exception holds: a task group wraps whatever ended it, which is no evidence of its own."""
+    error = raised.error
+    for _ in range(_MAX_GROUPS):
+        members = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
+        if not isinstance(error, BaseExceptionGroup) or len(members) != 1 or by_exception(case, _exact(error)) is not None:
+            break
+        error = members[0]
+    return raised if error is raised.error else replace(raised, error=error)
 
 
 def _exact(error: BaseException) -> tuple[str, ...]:
