@@ -81,7 +81,9 @@ def _versioned(subject: Subject) -> str:
 def page(behind: Backends) -> str:
     """Measure everything and return the page."""
     rows = {
-        _versioned(subject): {name: cell(subject, name, measured(subject, name, "write", behind)) for name in subject.cases}
+        _versioned(subject): {
+            name: cell(subject, name, measured(subject, name, "write", behind)) for name in subject.cases
+        }
         for subject in SUBJECTS
         if not behind.missing(subject)
     }

@@ -26,6 +26,8 @@ class Desk:
         self.orders = 0
         # Set when an order is carried out.
         self.done = threading.Event()
+        # Ends every call that is open.
+        self.stop: Callable[[], object] = lambda: None
         self.answer: Callable[[bytes, Any], bytes] = lambda _order, _context: b"done"
 
     def place(self, order: bytes, context: Any) -> bytes:
@@ -51,6 +53,7 @@ def grpc_desk() -> Iterator[Desk]:
 
     server = grpc.server(ThreadPoolExecutor(4), handlers=[Handlers()])
     desk.port = server.add_insecure_port("127.0.0.1:0")
+    desk.stop = lambda: server.stop(0)
     server.start()
     try:
         yield desk

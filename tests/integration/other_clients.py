@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import json
 import ssl
+import urllib.error
 import urllib.request
 from contextlib import AsyncExitStack
 from typing import Any
@@ -33,8 +34,13 @@ def _address(url: str) -> tuple[int, bool]:
 def over_urllib(url: str, *, timeout: float) -> object:
     """Post an order with urllib."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(f"{url}/orders", data=b"{}"), timeout=timeout) as response:  # noqa: S310
-        return json.load(response)
+    try:
+        with opener.open(urllib.request.Request(f"{url}/orders", data=b"{}"), timeout=timeout) as response:  # noqa: S310
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        # It is the response as well, and keeps its socket.
+        error.close()
+        raise
 
 
 async def over_asyncio(url: str, *, timeout: float) -> object:  # noqa: ASYNC109 - it is the client's own

@@ -10,10 +10,11 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +24,19 @@ from tests.integration.fault_server import closed_port
 _NOBODY: Final = "nobody"
 _TRIES: Final = 200
 _PAUSE: Final = 0.05
+_PATIENCE: Final = 5.0
+# The first message of a client of Postgres: its length, version 3.0, and who asks for what.
+_ASKS: Final = b"user\0desk\0database\0postgres\0\0"
+_GREETING: Final = struct.pack("!ii", 8 + len(_ASKS), 196608) + _ASKS
 
 
 def _in_package(package: str, *patterns: str) -> list[Path]:
     """Return files inside an installed package, which is not imported."""
     found = importlib.util.find_spec(package)
     places = list(found.submodule_search_locations or ()) if found is not None else []
-    return [path for place in places for pattern in patterns for path in sorted(Path(place).glob(pattern), reverse=True)]
+    return [
+        path for place in places for pattern in patterns for path in sorted(Path(place).glob(pattern), reverse=True)
+    ]
 
 
 def _version(path: Path) -> tuple[int, ...]:
@@ -65,13 +72,21 @@ def _reachable(programs: Path) -> bool:
     return all(place.stat().st_mode & 0o001 for place in (programs, *programs.parents))
 
 
-def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until somebody listens; False = the server ended instead."""
+def _says(port: int, asked: bytes, expected: bytes) -> bool:
+    """Tell whether the server on a port answers a question as one that is ready does."""
+    with socket.socket() as probe, suppress(OSError):
+        probe.settimeout(_PATIENCE)
+        probe.connect(("127.0.0.1", port))
+        probe.sendall(asked)
+        return probe.recv(1) == expected
+    return False
+
+
+def _is_ready(port: int, asked: bytes, expected: bytes, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server is ready; False = it ended instead, or is not."""
     for _ in range(_TRIES):
-        with socket.socket() as probe:
-            probe.settimeout(_PAUSE)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return True
+        if _says(port, asked, expected):
+            return True
         try:
             process.wait(_PAUSE)
         except subprocess.TimeoutExpired:
@@ -81,11 +96,19 @@ def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextmanager
-def _running(command: Sequence[str], port: int, stop: signal.Signals, owner: str | None, folder: Path) -> Iterator[int]:
+def _running(
+    command: Sequence[str],
+    port: int,
+    asked: bytes,
+    expected: bytes,
+    stop: signal.Signals,
+    owner: str | None,
+    folder: Path,
+) -> Iterator[int]:
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, user=owner, cwd=folder)
         try:
-            if not _listens(port, process):
+            if not _is_ready(port, asked, expected, process):
                 raise RuntimeError((folder / "server.log").read_text(errors="replace")[-2000:])
             yield port
         finally:
@@ -134,7 +157,7 @@ def postgres(programs: Path) -> Iterator[int]:
             str(programs / "postgres"), "-D", str(cluster), "-p", str(port), "-c", "listen_addresses=127.0.0.1", "-c",
             "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=20",
         ]  # fmt: skip
-        with _running(command, port, signal.SIGINT, owner, folder):
+        with _running(command, port, _GREETING, b"R", signal.SIGINT, owner, folder):
             yield port
 
 
@@ -144,5 +167,5 @@ def redis(program: Path) -> Iterator[int]:
     port = closed_port()
     with _folder(None) as folder:
         command = [str(program), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-        with _running(command, port, signal.SIGTERM, None, folder):
+        with _running(command, port, b"PING\r\n", b"+", signal.SIGTERM, None, folder):
             yield port

@@ -13,7 +13,8 @@ from forbear import Controller
 from forbear.testing.clock import ManualClock, SequenceIds
 from tests.docs.clients_table import PAGE, cell, cell_of
 from tests.integration import fault_server as fs
-from tests.integration.faults import BODY, CASES, LOOK, PATIENT, SUBJECTS, Backends, Speaks, Subject, backends, measured
+from tests.integration.faults import CASES, LOOK, PATIENT, SUBJECTS, Backends, Speaks, Subject, backends, measured
+from tests.integration.http_clients import BODY
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ class Connection(psycopg.Connection[Any]):
     """A connection whose use in a governed call is written down."""
 
     @classmethod
-    def connect(cls, conninfo: str = "", **options: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
         """Connect as psycopg does."""
         connects(_named(conninfo, options))
         return super().connect(conninfo, **options)
@@ -49,7 +49,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
     """The same for asyncio."""
 
     @classmethod
-    async def connect(cls, conninfo: str = "", **options: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def connect(cls, conninfo: str = "", **options: Any) -> Self:
         """Connect as psycopg does."""
         connects(_named(conninfo, options))
         return await super().connect(conninfo, **options)

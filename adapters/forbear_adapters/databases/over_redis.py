@@ -5,9 +5,10 @@ What a connection says to greet the server (HELLO, AUTH, SELECT) is part of conn
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import inspect
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from forbear_adapters._kit.extras import Extra
 from forbear_adapters.databases.bridge import connects, place, sends
@@ -20,6 +21,9 @@ __all__ = ["watch"]
 
 C = TypeVar("C", bound=redis.Redis | aioredis.Redis)
 
+# How deep a connection is in greeting; the mark of a class of ours too.
+_GREETS: Final = "forbear_greets"
+
 
 def watch(client: C) -> C:
     """Record every connection and command of a client in governed calls; return the client.
@@ -27,10 +31,8 @@ def watch(client: C) -> C:
     Its own retries are counted one by one; switch them off with `retry=Retry(NoBackoff(), 0)`.
     """
     pool: Any = client.connection_pool
-    mixin = _AsyncWatched if isinstance(client, aioredis.Redis) else _Watched
-    base: type = pool.connection_class
-    if not issubclass(base, (_Watched, _AsyncWatched)):
-        pool.connection_class = type(f"Watched{base.__name__}", (mixin, base), {})
+    if not hasattr(pool.connection_class, _GREETS):
+        pool.connection_class = _watched(pool.connection_class)
     return client
 
 
@@ -39,56 +41,44 @@ def _place(connection: Any) -> str:
 
 
 @contextmanager
-def _greeting(connection: _Watched | _AsyncWatched) -> Generator[None]:
-    """Take what is sent in this block for part of connecting; releases of redis-py differ in which method greets."""
-    connection.greets += 1
+def _greeting(connection: Any) -> Generator[None]:
+    """Take what is sent in this block for part of connecting."""
+    setattr(connection, _GREETS, getattr(connection, _GREETS) + 1)
     try:
         yield
     finally:
-        connection.greets -= 1
+        setattr(connection, _GREETS, getattr(connection, _GREETS) - 1)
 
 
-class _Watched:
-    """Put before a connection class: its connecting and sending are written down."""
+async def _agreeting(connection: Any, greets: Awaitable[object]) -> object:
+    with _greeting(connection):
+        return await greets
 
-    greets = 0
 
-    def _connect(self) -> Any:
+def _watched(base: Any) -> type:
+    """Return a connection class, sync or async, whose connecting and sending are written down."""
+
+    def connect(self: Any) -> object:
         connects(_place(self))
-        return super()._connect()  # type: ignore[misc]
+        # The one method of every release that opens a socket.
+        done: object = base._connect(self)  # noqa: SLF001
+        return done
 
-    def on_connect(self) -> None:
-        with _greeting(self):
-            super().on_connect()  # type: ignore[misc]
+    def greets(name: str) -> Any:
+        def greet(self: Any, *arguments: object, **options: object) -> object:
+            with _greeting(self):
+                done: object = getattr(base, name)(self, *arguments, **options)
+            return _agreeting(self, done) if inspect.isawaitable(done) else done
 
-    def on_connect_check_health(self, *arguments: Any, **options: Any) -> None:
-        with _greeting(self):
-            super().on_connect_check_health(*arguments, **options)  # type: ignore[misc]
+        return greet
 
-    def send_packed_command(self, *arguments: Any, **options: Any) -> None:
-        if not self.greets:
+    def send_packed_command(self: Any, *arguments: object, **options: object) -> object:
+        if not getattr(self, _GREETS):
             sends("COMMAND", _place(self))
-        super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        done: object = base.send_packed_command(self, *arguments, **options)
+        return done
 
-
-class _AsyncWatched:
-    """The same for asyncio."""
-
-    greets = 0
-
-    async def _connect(self) -> Any:
-        connects(_place(self))
-        return await super()._connect()  # type: ignore[misc]
-
-    async def on_connect(self) -> None:
-        with _greeting(self):
-            await super().on_connect()  # type: ignore[misc]
-
-    async def on_connect_check_health(self, *arguments: Any, **options: Any) -> None:
-        with _greeting(self):
-            await super().on_connect_check_health(*arguments, **options)  # type: ignore[misc]
-
-    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
-        if not self.greets:
-            sends("COMMAND", _place(self))
-        await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+    # Releases of redis-py differ in which of these greets.
+    greeting = {name: greets(name) for name in ("on_connect", "on_connect_check_health") if hasattr(base, name)}
+    own = {"_connect": connect, "send_packed_command": send_packed_command, _GREETS: 0, **greeting}
+    return type(f"Watched{base.__name__}", (base,), own)

@@ -149,8 +149,11 @@ def _alone(raised: Raised, case: Case) -> Raised:
     """Return what a group of one exception holds: a task group wraps whatever ended it, which is no evidence of its own."""
     error = raised.error
     for _ in range(_MAX_GROUPS):
-        members = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
-        if not isinstance(error, BaseExceptionGroup) or len(members) != 1 or by_exception(case, _exact(error)) is not None:
+        held: BaseException = error
+        if not isinstance(error, BaseExceptionGroup) or by_exception(case, _exact(held)) is not None:
+            break
+        members = cast("tuple[BaseException, ...]", error.exceptions)
+        if len(members) != 1:
             break
         error = members[0]
     return raised if error is raised.error else replace(raised, error=error)
