@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from forbear import Controller
+from forbear.contract import current_trail
 from forbear.testing.clock import ManualClock, SequenceIds
 from tests.docs.clients_table import PAGE, cell, cell_of
 from tests.integration import fault_server as fs
@@ -95,6 +96,31 @@ def test_a_request_that_an_sdk_repeats_behind_the_tool_proves_nothing(controller
             wait=False,
         )
     assert len(server.requests) == 1
+    assert reply.envelope.recovery == "inspect_outcome"
+
+
+@pytest.mark.parametrize(("through", "arrived"), [("session", 1), ("trace_config", 2)])
+def test_a_put_of_aiohttp(through: str, arrived: int, controller: Controller) -> None:
+    """Our session sends a PUT once; one that only records counts what aiohttp repeats, and nothing is claimed."""
+    aiohttp = pytest.importorskip("aiohttp")
+    from forbear_adapters.http import hidden_retries, over_aiohttp
+
+    trails: list[Any] = []
+
+    async def put(**_: object) -> object:
+        ours = over_aiohttp.session(timeout=PATIENT)
+        bare = aiohttp.ClientSession(trace_configs=[over_aiohttp.trace_config()])
+        async with ours, bare:
+            assert hidden_retries(ours) == ""
+            assert "_retry_connection" in hidden_retries(bare)
+            trails.append(current_trail())
+            async with (ours if through == "session" else bare).put(server.url, data=b"{}") as response:
+                return await response.read()
+
+    with fs.serving(fs.reads_and_closes) as server:
+        reply = asyncio.run(controller.acall("place_order", BODY, run="r", execute=put, wait=False))
+    assert len(server.requests) == arrived
+    assert len(trails[0].exchanges) == arrived
     assert reply.envelope.recovery == "inspect_outcome"
 
 
