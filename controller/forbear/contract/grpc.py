@@ -82,7 +82,7 @@ def _by_code(grpc: Grpc, case: Case, name: str, row: tuple[Recovery, Recovery, s
     if recovery is _WAIT:
         hint, vetoed = _pushback(grpc, case)
         if vetoed:
-            return found(_STOP, code, executed=Executed.NO if name == "RESOURCE_EXHAUSTED" else Executed.UNKNOWN)
+            return found(_STOP, executed=Executed.NO if name == "RESOURCE_EXHAUSTED" else Executed.UNKNOWN)
         if name == "RESOURCE_EXHAUSTED":
             return timed(found(_WAIT, code), hint)
         outcome = Outcome.TIMEOUT if name == "DEADLINE_EXCEEDED" else Outcome.FAILED
