@@ -47,14 +47,15 @@ TAIL = """
 """
 
 
-def cell(subject: Subject, fault: str, got: Measured) -> str:
+def cell(got: Measured) -> str:
     """Return what a cell says."""
     recovery = got.reply.envelope.recovery
     return f"{SHORT.get(str(recovery), str(recovery))} · {got.phase} · {got.arrivals}"
 
 
-def cell_of(page: str, name: str, fault: str) -> str:
+def cell_of(page: str, subject: Subject, fault: str) -> str:
     """Return what the page says of a client and a fault."""
+    name = subject.name
     columns: list[str] = []
     for line in page.splitlines():
         cells = [one.strip() for one in line.strip("|").split("|")]
@@ -63,6 +64,11 @@ def cell_of(page: str, name: str, fault: str) -> str:
         elif cells[0].partition(" ")[0] == name and fault in columns:
             return cells[columns.index(fault)]
     return ""
+
+
+def is_measured_with(page: str, subject: Subject) -> bool:
+    """Tell whether the page was measured with the release that is installed."""
+    return f"| {_versioned(subject)} |" in page
 
 
 def _table(faults: tuple[str, ...], rows: dict[str, dict[str, str]]) -> str:
@@ -81,9 +87,7 @@ def _versioned(subject: Subject) -> str:
 def page(behind: Backends) -> str:
     """Measure everything and return the page."""
     rows = {
-        _versioned(subject): {
-            name: cell(subject, name, measured(subject, name, "write", behind)) for name in subject.cases
-        }
+        _versioned(subject): {name: cell(measured(subject, name, "write", behind)) for name in subject.cases}
         for subject in SUBJECTS
         if not behind.missing(subject)
     }

@@ -63,7 +63,7 @@ def _said(raw: Raw) -> str:
         case Process():
             return _text(raw.output)
         case Mcp():
-            return first_text(raw.content) or ""
+            return _text(first_text(raw.content))
         case Value():
             return _text(raw.value)
         case _:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ class Row:
     # The source that makes `client`; {} is where the switch goes, URL and PORT are where the server listens.
     source: str
     call: Callable[[Any], object]
+    # The release that was counted; earlier ones may repeat another number of times.
+    release: str
     # Arrivals of one call by default: where the answer is lost, a 503, and a 429; None = its server answers otherwise.
     lost: int
     refused: int | None
@@ -58,6 +61,7 @@ def setting(_client: Any) -> object:
 ROWS = (
     Row(
         package="openai",
+        release="openai 3.57.0",
         source="import openai\nclient = openai.OpenAI(api_key='k', base_url=URL{})",
         call=lambda client: client.chat.completions.create(model="m", messages=[]),
         lost=3,
@@ -66,6 +70,7 @@ ROWS = (
     ),
     Row(
         package="anthropic",
+        release="anthropic 2.14.0",
         source="from anthropic import Anthropic\nclient = Anthropic(api_key='k', base_url=URL{})",
         call=lambda client: client.messages.create(model="m", max_tokens=1, messages=[]),
         lost=3,
@@ -74,6 +79,7 @@ ROWS = (
     ),
     Row(
         package="cloudflare",
+        release="cloudflare 5.9.0",
         source="from cloudflare import Cloudflare\nclient = Cloudflare(api_token='k', base_url=URL{})",
         call=posted,
         lost=3,
@@ -82,6 +88,7 @@ ROWS = (
     ),
     Row(
         package="boto3",
+        release="boto3 1.44.8",
         source="import boto3\nfrom botocore.config import Config\nclient = boto3.client('sns', region_name='us-east-1', "
         "endpoint_url=URL, aws_access_key_id='k', aws_secret_access_key='k'{})",
         call=lambda client: client.publish(TopicArn="arn:aws:sns:us-east-1:123456789012:t", Message="m"),
@@ -91,6 +98,7 @@ ROWS = (
     ),
     Row(
         package="botocore",
+        release="botocore 1.44.8",
         source="import botocore.session\nfrom botocore.config import Config\nsession = botocore.session.get_session()\n"
         "client = session.create_client('sns', region_name='us-east-1', endpoint_url=URL, "
         "aws_access_key_id='k', aws_secret_access_key='k'{})",
@@ -102,6 +110,7 @@ ROWS = (
     ),
     Row(
         package="azure",
+        release="azure-appconfiguration 1.10.0",
         source="from azure.appconfiguration import AzureAppConfigurationClient\n"
         "client = AzureAppConfigurationClient.from_connection_string('Endpoint=' + URL + ';Id=k;Secret=a2s='{})",
         call=lambda client: client.set_configuration_setting(setting(client)),
@@ -112,6 +121,7 @@ ROWS = (
     ),
     Row(
         package="slack_sdk",
+        release="slack_sdk 3.48.0",
         source="from slack_sdk import WebClient\nclient = WebClient(token='k', base_url=URL + '/'{})",
         call=lambda client: client.chat_postMessage(channel="c", text="t"),
         lost=2,
@@ -120,6 +130,7 @@ ROWS = (
     ),
     Row(
         package="pyairtable",
+        release="pyairtable 3.5.1",
         source="from pyairtable import Api\nclient = Api('k', endpoint_url=URL{})",
         call=table,
         lost=6,
@@ -128,6 +139,7 @@ ROWS = (
     ),
     Row(
         package="github",
+        release="pygithub 2.10.0",
         source="from github import Github\nclient = Github(base_url=URL{})",
         call=lambda client: client.requester.requestJsonAndCheck("POST", "/repos/o/r/issues", input={"title": "t"}),
         lost=11,
@@ -136,6 +148,7 @@ ROWS = (
     ),
     Row(
         package="notion_client",
+        release="notion-client 3.1.0",
         source="from notion_client import Client\nclient = Client(auth='k', base_url=URL{})",
         call=lambda client: client.pages.create(parent={"page_id": "x"}, properties={}),
         lost=1,
@@ -144,6 +157,7 @@ ROWS = (
     ),
     Row(
         package="alpaca",
+        release="alpaca-py 0.44.0",
         source="from alpaca.trading.client import TradingClient\nclient = TradingClient('k', 's', url_override=URL)\n{}",
         call=lambda client: client.post("/orders", {"symbol": "A"}),
         lost=1,
@@ -152,6 +166,7 @@ ROWS = (
     ),
     Row(
         package="redis",
+        release="redis 8.1.0",
         source="import redis\nfrom redis.backoff import NoBackoff\nfrom redis.retry import Retry\n"
         "client = redis.Redis(port=PORT, protocol=2{})",
         call=lambda client: client.incr("place_order"),
@@ -161,6 +176,7 @@ ROWS = (
     ),
     Row(
         package="urllib3",
+        release="urllib3 2.8.0",
         source="import urllib3\nclient = urllib3.PoolManager({})",
         call=lambda client: client.request("PUT", client.url, body=b"{}"),
         lost=4,
@@ -231,6 +247,16 @@ FAULTS = {
 }
 
 
+def counted(release: str) -> bool:
+    """Tell whether the installed release is the one that was counted, or a later one."""
+    package, _, least = release.partition(" ")
+
+    def numbers(text: str) -> list[int]:
+        return [int(part) for part in text.split(".") if part.isdigit()]
+
+    return numbers(version(package)) >= numbers(least)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.package)
 def test_a_row_is_true(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default the real client repeats, doctor names the switch, and with the switch one request arrives."""
@@ -243,13 +269,14 @@ def test_a_row_is_true(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, switched = row.source.format(""), row.source.format(place)
     assert risks(plain) == [change]
     assert risks(switched) == []
-    repeated = False
+    repeated, is_counted = False, counted(row.release)
     for name, fault in FAULTS.items():
         expected: int | None = getattr(row, name)
         if expected is None:
             continue
         said = reads_redis_and_closes if row.package == "redis" else fault
-        assert (name, arrivals(row, plain, said, monkeypatch)) == (name, expected)
+        got = arrivals(row, plain, said, monkeypatch)
+        assert (name, got if is_counted else got > 1) == (name, expected if is_counted else expected > 1)
         assert (name, arrivals(row, switched, said, monkeypatch)) == (name, 1)
         repeated = repeated or expected > 1
     assert repeated
