@@ -36,6 +36,8 @@ PENDING: Final = "PENDING"
 # Groups around one exception that are opened.
 _MAX_GROUPS: Final = 16
 _POLLING: Final = replace(f.SUCCESS, reason=PENDING)
+# Members by which the contract's form is told, beside an `ok` that is not true.
+_TELLING: Final = frozenset({"outcome", "error", "recovery", "action"})
 
 
 def classify(
@@ -69,7 +71,7 @@ def classify(
                 return _nothing(value, policy)
             if kind is dict:
                 members = cast("dict[object, object]", value)
-                if "ok" not in members and "recovery" not in members and "action" not in members:
+                if members.get("ok", True) is True and members.keys().isdisjoint(_TELLING):
                     if policy.effect is Effect.WRITE or (members and not is_empty(members)):
                         return f.SUCCESS
                     return _nothing(value, policy)
