@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from forbear.contract.admit import admitted
-from forbear.contract.body import parsed, text_of
+from forbear.contract.body import member, parsed, text_of
 from forbear.contract.case import Case, Conventions
 from forbear.contract.catalogue import Catalogue, instant_text
 from forbear.contract.classify import classify, poll_finished
 from forbear.contract.exceptions import classes
+from forbear.contract.grpc import classify_grpc
 from forbear.contract.mcp import first_text
 from forbear.contract.raw import ABSENT, Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
 from forbear.contract.rules import by_exception, by_status, by_text
@@ -24,8 +25,9 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, SHARE
 from forbear.core.values import Envelope
 from forbear.core.view import view_text
-from forbear.core.vocabulary import Recovery
+from forbear.core.vocabulary import Effect, Recovery
 
+_GRPC_DETAILS: Final = frozenset({"RetryInfo", "ErrorInfo", "BadRequest"})
 _TIMED: Final = ("retry-after", "retry-after-ms", "x-ms-retry-after-ms", "ratelimit", "date")
 
 
@@ -34,6 +36,8 @@ class Explanation:
     """What a raw result means, and why."""
 
     envelope: Envelope
+    # What the author declared.
+    effect: Effect
     # What decided, in words: a rule of the policy, the contract, a vendor's conventions, or what the protocol says.
     decided_by: str
     # Between these two the controller makes the one retry; None = it makes none by itself.
@@ -70,6 +74,7 @@ def explain(
     begins, ends = _retry(envelope, policy, now)
     return Explanation(
         envelope=envelope,
+        effect=policy.effect,
         decided_by=_decided_by(raw, case, envelope, "" if profile is None else profile[0]),
         retry_from=begins,
         retry_until=ends,
@@ -107,10 +112,33 @@ def _decided_by(raw: Raw, case: Case, envelope: Envelope, profile: str) -> str:
         case McpError():
             return f"JSON-RPC error code, made by {raw.origin}" + ("" if raw.tool_listed else ", tool not listed")
         case Grpc():
-            pushed = any(name.lower() == "grpc-retry-pushback-ms" for name, _ in raw.trailing_metadata)
-            return "gRPC status code" + (" and the server's pushback" if pushed else "")
+            return _grpc(raw, case, envelope)
         case Process():
             return _process(raw)
+
+
+def _grpc(raw: Grpc, case: Case, envelope: Envelope) -> str:
+    """Name the code, and those details and fields without which the answer would be another one."""
+
+    def without(other: Grpc) -> bool:
+        return classify_grpc(other, case) != classify_grpc(raw, case)
+
+    kinds = dict.fromkeys(str(member(detail, "@type")).rpartition(".")[2] for detail in raw.details[:32])
+    told = [
+        kind
+        for kind in kinds
+        if kind in _GRPC_DETAILS
+        and without(
+            replace(
+                raw,
+                details=tuple(one for one in raw.details if not str(member(one, "@type")).endswith(f".{kind}")),
+            )
+        )
+    ]
+    pushed = "grpc-retry-pushback-ms"
+    if any(name.lower() == pushed for name, _ in raw.trailing_metadata) and without(replace(raw, trailing_metadata=())):
+        told.append(pushed)
+    return "gRPC status code" + (f" and {', '.join(told)}" if told else "")
 
 
 def _process(raw: Process) -> str:
@@ -227,6 +255,7 @@ def members_of(said: Explanation) -> dict[str, str | None]:
     envelope = said.envelope
     recovery = envelope.recovery
     return {
+        "effect": said.effect.value if said.effect is not Effect.UNDECLARED else "undeclared, taken for a write",
         "class": envelope.outcome.value if recovery is None else recovery.value,
         "code": envelope.code or None,
         "executed": envelope.executed.value,

@@ -119,7 +119,7 @@ def _of_tools(proposals: Sequence[Proposal], found: Found) -> list[Finding]:
                     concern=Concern.ERROR_TEXT,
                     weight=Weight.RISK,
                     where=tool.name,
-                    message='error_text = "shown": what its exceptions say reaches the model, secrets included',
+                    message='error_text = "shown": what its errors say reaches the model; only `secret` arguments are cut out',
                     change='error_text = "hidden", with text_rules for what the model has to know',
                 )
             )

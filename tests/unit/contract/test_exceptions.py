@@ -395,3 +395,36 @@ def test_recorded_exceptions_without_a_module(judge: Any) -> None:
     assert judge(RaisedFacts(names=(".ConnectError",), phase="before_send"), "write").code == "NOT_SENT"
     assert judge(RaisedFacts(names=(".ValueError",), phase="in_tool"), "write").recovery is Recovery.REPAIR_INPUT
     assert judge(RaisedFacts(names=()), "write").recovery is Recovery.INSPECT_OUTCOME
+
+
+def grouped(error: Exception, depth: int) -> Exception:
+    """Return an exception in groups of one."""
+    for _ in range(depth):
+        error = ExceptionGroup("unhandled errors in a TaskGroup", [error])
+    return error
+
+
+@pytest.mark.parametrize(("depth", "code"), [(1, "NOT_SENT"), (3, "NOT_SENT"), (500, "OUTCOME_UNKNOWN")])
+def test_a_group_of_one_is_what_it_holds(judge: Any, depth: int, code: str) -> None:
+    """A task group around one exception proves what that exception proves; beyond a depth it proves nothing."""
+    refused = ConnectionRefusedError()
+    assert judge(Raised(grouped(refused, depth), "connect", ONCE, unsent=True), "write").code == code
+
+
+def test_what_a_group_of_one_says(judge: Any) -> None:
+    """A tool that refuses inside a task group speaks the contract all the same."""
+    assert judge(Raised(grouped(Refused("POSITION_LIMIT_REACHED"), 2)), "write").code == "POSITION_LIMIT_REACHED"
+
+
+def test_a_group_of_two_proves_nothing(judge: Any) -> None:
+    """Where more than one thing went wrong, none of them stands for the outcome."""
+    two = ExceptionGroup("two", [ConnectionRefusedError(), ValueError()])
+    assert judge(Raised(two, "connect", ONCE, unsent=True), "write").recovery is Recovery.INSPECT_OUTCOME
+
+
+def test_a_rule_about_groups_is_kept(judge: Any) -> None:
+    """An author's rule for the group itself comes before what the group holds."""
+    policy = tool_policy(
+        "pay", effect="write", exception_rules=[{"exception": "builtins.ExceptionGroup", "recovery": "do_not_retry"}]
+    )
+    assert judge(Raised(grouped(ConnectionRefusedError(), 2)), policy).recovery is Recovery.DO_NOT_RETRY
