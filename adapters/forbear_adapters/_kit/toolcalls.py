@@ -22,7 +22,7 @@ from forbear_adapters._kit.capture import Passed, Probe, Shot, not_answered, raw
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
 from forbear_adapters._kit.runs import inside, run_of, thread_of
-from forbear_adapters._kit.spelling import Schema, schema_of, spelled
+from forbear_adapters._kit.spelling import Schema, argument_names, schema_of, spelled
 from forbear_adapters._kit.tools import alone, needs_graph, refuse_retries
 
 __all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "answer_message", "config_of"]
@@ -189,11 +189,14 @@ class Gate:
         A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
 
         Raises:
-            ConfigError: the tool retries inside.
+            ConfigError: the tool retries inside, or its policy names an argument that it does not have.
         """
         found = self._watched.get(id(tool))
         if found is None:
             refuse_retries(tool)
+            names = argument_names(tool)
+            if names is not None:
+                self.controller.engine.tools.know(tool.name, names)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
             found = self._watched[id(tool)] = (tool, watched(tool), schema_of(tool))

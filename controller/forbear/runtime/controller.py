@@ -15,7 +15,7 @@ from typing import Self, TypeVar, Unpack, overload
 
 from forbear.contract import Catalogue, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.errors import StoreError, UsageError
+from forbear.errors import ConfigError, StoreError, UsageError
 from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
@@ -42,7 +42,7 @@ from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Ended, Executor, Signals
-from forbear.runtime.tools import Toolbox, name_of
+from forbear.runtime.tools import Toolbox, name_of, taken_by
 from forbear.runtime.where import Where
 from forbear.runtime.worker import Passes
 from forbear.store.codec import from_us
@@ -228,9 +228,16 @@ class Controller:
         """Declare the tools of a policy file in TOML.
 
         Raises:
-            ConfigError: the file cannot be read or a policy in it is wrong; nothing was declared.
+            ConfigError: the file cannot be read or a policy in it is wrong (the message names the file); nothing was
+                declared.
         """
-        return tuple(self._tools.adopt(policy) for policy in policies_from_toml(Path(path)).values())
+        found = policies_from_toml(Path(path)).values()
+        try:
+            for policy in found:
+                self._tools.check(policy)
+        except ConfigError as error:
+            raise ConfigError(f"policy file {Path(path).name!r}: {error}") from None
+        return tuple(self._tools.adopt(policy) for policy in found)
 
     @overload
     def tool(self, fn: F, /) -> F: ...
@@ -241,14 +248,19 @@ class Controller:
 
         def register(function: F) -> F:
             named = name_of(function) if name is None else name
-            self._tools.declare(named, fields)
+            self._tools.declare(named, fields, arguments=taken_by(function))
             self.bind(named, function)
             return function
 
         return register if fn is None else register(fn)
 
     def bind(self, name: str, executor: Executor) -> None:
-        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments."""
+        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments.
+
+        Raises:
+            ConfigError: the tool's policy names an argument that the executor does not take; nothing was bound.
+            UsageError: the executor cannot be called.
+        """
         self._tools.bind(name, executor)
         if self._worker is not None:
             self._worker.look_soon()

@@ -46,6 +46,7 @@ MAX_INLINE_WAITS: Final = 8
 def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     """Decide about a proposal; the reply holds an open attempt where it may run."""
     policy = engine.tools.policy(ask.tool)
+    engine.tools.check_first_call(ask.tool)
     root = yield from ready_flow(engine, ask, policy)
     if policy.idempotency_key is not None:
         yield from secret_flow(engine)

@@ -78,6 +78,7 @@ def test_a_controller_answers_the_questions(desk: Path, capsys: pytest.CaptureFi
     assert {(one["concern"], one["where"]) for one in said["findings"]} == {
         ("error_text", "compile"),
         ("retry_inside", "doctored_desk.py:10"),
+        ("unknown_name", "pay"),  # its check is not declared
     }
     points = {one["number"]: one["holds"] for one in said["checklist"]}
     assert points[1] == points[3] == points[7] == "yes"
