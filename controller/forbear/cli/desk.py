@@ -144,13 +144,24 @@ def at_desk(store: str | None, token: str | None, actor: str | None) -> Generato
 
 
 def _must_exist(store: str | None) -> None:
+    if store is None or "://" not in store:
+        store_file(store)
+
+
+def store_file(store: str | None) -> Path:
+    """Return the file of a store that is a file.
+
+    Raises:
+        UsageError: it is not there, or it is a folder.
+    """
     from forbear.store.sqlite import default_path
 
-    if store is not None and "://" in store:
-        return
     path = default_path() if store is None else Path(store)
+    if path.is_dir():
+        raise UsageError(f"store {str(path)!r}: is a folder; name the file in it")
     if not path.exists():
         raise UsageError(f"store {str(path)!r}: is not there; a controller or 'forbear init' makes it")
+    return path
 
 
 @contextmanager

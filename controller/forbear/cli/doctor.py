@@ -11,7 +11,7 @@ import typer
 
 from forbear.cli.objects import find
 from forbear.cli.terminal import FOUND, OK, count, note, say
-from forbear.errors import ConfigError, ForbearError, UsageError
+from forbear.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from forbear.doctor.examine import Diagnosis
@@ -82,12 +82,7 @@ def read(target: str) -> tuple[Found, str, list[str]]:
         return mcp_list.from_file(path), f"{path.name} was read. No tool was called.", []
     module = target.partition(":")[0]
     known, missing = sources()
-    try:
-        held = find(target)
-    except ForbearError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"target: importing {module!r} raised {type(error).__name__}") from error
+    held = find(target)
     found = found_on(held, name=target.partition(":")[2], known=known, missing=missing)
     return found, f"{module} was imported, which ran its top-level code. No tool was called.", [module]
 

@@ -40,7 +40,7 @@ def pending(
 ) -> None:
     """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds."""
     if set(kind or ()) - KINDS.keys():
-        raise UsageError(f"kind: must be one of {', '.join(KINDS)}")
+        raise UsageError(f"--kind: must be one of {', '.join(KINDS)}")
     with at_store(store) as desk:
         found = desk.operator.pending(whole=whole or as_json)
         waiting = [one for one in found if (not kind or one.kind in kind) and (run is None or run in one.path)]

@@ -447,6 +447,11 @@ class Controller:
         return self._engine.store
 
     @property
+    def is_closed(self) -> bool:
+        """Say whether `close` was called: then nothing can be decided or run any more."""
+        return self._closed
+
+    @property
     def engine(self) -> Engine:
         """The parts of this controller, for the rest of `forbear`; not public."""
         return self._engine

@@ -229,3 +229,19 @@ def test_a_policy_that_changed_is_journalled(agent: Any, opened: Any, path: Any,
     again.declare("find", effect="read", repeatable=False)
     again.call("find", {}, run="r", execute=scripted(1))
     assert [rule for rule in rules(again) if rule.startswith("policy.")] == ["policy.noted", "policy.changed"]
+
+
+def test_the_turn_of_a_run_is_the_number_of_its_human_messages(agent: Any, scripted: Any) -> None:
+    """A first message that is announced before any call is turn 1, and so is one that nobody announced."""
+    for turn, run in (("h1", "told"), (None, "silent")):
+        agent.call("peek", {"n": 1}, run=run, step="1", call_id="1", turn=turn, execute=scripted("a"))
+        assert Operator(agent).run(run).turn == 1
+        agent.run(run).new_turn()
+        assert Operator(agent).run(run).turn == 2
+    agent.run("first").new_turn()
+    agent.call("peek", {"n": 1}, run="first", step="1", call_id="1", execute=scripted("a"))
+    view = Operator(agent).run("first")
+    assert (view.turn, view.calls_in_turn) == (1, 1)
+    for turn in range(80):
+        agent.call("peek", {"n": turn}, run="told", step=f"s{turn}", turn=f"t{turn}", execute=scripted("a"))
+    assert Operator(agent).run("told").turn == 82
