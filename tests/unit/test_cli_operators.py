@@ -134,6 +134,19 @@ def test_scripts_get_everything_that_waits(left: dict[str, str], capsys: Output)
     assert SECRET not in json.dumps(found)
 
 
+def test_much_that_waits_is_shown_in_part(left: dict[str, str], capsys: Output) -> None:
+    """With a limit the oldest calls and holds come, and stderr says that there may be more; scripts get everything."""
+    assert main(["pending", "--limit", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("1 question · 1 hold\n")
+    assert err == "forbear: the oldest 1 of a kind are shown; there may be more (--limit NUMBER)\n"
+    assert main(["pending", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) >= len(left)
+    assert main(["pending"]) == 0
+    assert capsys.readouterr().err == ""
+    assert "--limit" in refused(capsys, "pending", "--limit", "0")
+
+
 def test_what_waits_is_chosen_by_kind_and_run(left: dict[str, str], capsys: Output) -> None:
     """A run names its children, too; a kind that there is not is refused."""
     assert main(["pending", "--run", "sub"]) == 0

@@ -7,6 +7,7 @@ message (or command) that the framework made. Nothing is decided here, and nothi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -18,6 +19,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from forbear import Controller, Reply
 from forbear.contract import Raw
+from forbear.errors import StoreError
 from forbear_adapters._kit.capture import Passed, Probe, Shot, not_answered, raw_of, watched
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
@@ -176,6 +178,23 @@ class Gate:
                 raise shot.raised
             return Answered(reply, shot.message)
         return Answered(reply, answer_message(reply, call, step=place.step.name, tool=tool))
+
+    def keep(self, answered: Answered, request: ToolCallRequest, place: Place) -> None:
+        """Keep what a call returned for the resume of a paused message, where the record gives the very same message.
+
+        What is not kept (an artifact, a command, a large result) runs again there, if it is a read.
+        """
+        reply, output = answered.reply, answered.output
+        if not reply.ok or not isinstance(output, ToolMessage) or output.artifact is not None:
+            return
+        again: object = answer_message(reply, request.tool_call, step=place.step.name, tool=request.tool)
+        if not isinstance(again, ToolMessage) or (again.content, again.status) != (output.content, output.status):
+            return
+        # A store that cannot be written is told about by the next decision; the read then runs again.
+        with suppress(StoreError):
+            self.controller.keep(
+                request.tool_call["name"], self._spelled(request), reply.value, **_where(request.tool_call, place)
+            )
 
     def _is_observed(self, tool: str) -> bool:
         """Say whether a tool is only observed: then nothing that its caller gets may differ."""

@@ -27,7 +27,7 @@ from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
 from forbear.runtime.explain import Explanation, explain_flow
-from forbear.runtime.flows import join_flow, propose_flow
+from forbear.runtime.flows import join_flow, keep_flow, propose_flow
 from forbear.runtime.opening import (
     check_clock,
     evidence_for,
@@ -362,6 +362,21 @@ class Controller:
         """Do what `settle` does, in a task."""
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
         return self._marked(await arun_flow(flow, self._engine), attempt)
+
+    def keep(self, tool: str, arguments: object, value: object, **where: Unpack[Where]) -> bool:
+        """Keep what a call returned, so that the same call (run, step, call id, arguments) is answered from the record.
+
+        For frameworks that propose every call of a message again after a pause: writes are kept as ever, a read that
+        completed is kept by this. Short, and may be called on an event loop.
+
+        Returns:
+            Whether the call is answered from the record from now on. False = the call did not complete, has no call
+            id, or its result has no JSON form of at most 64 KiB: the read runs again, as it may.
+
+        Raises:
+            StoreError: the store cannot be written; nothing was kept.
+        """
+        return run_flow(keep_flow(self._engine, self._asking.ask(tool, arguments, where), value), self._engine)
 
     def _marked(self, reply: Reply, attempt: Attempt | None = None) -> Reply:
         """Note for spans what the caller of the two halves executes."""

@@ -94,8 +94,8 @@ def run_view_flow(engine: Engine, run: str) -> Flow[RunView]:
     mine = {one.id for one in read.runs if _is_under(one.id, run, read.runs)} | {run}
     halt: Halt | None = read.run.halted
     waiting: list[Pending] = []
-    for row in engine.store.tickets():
-        if is_listed(row) and row.scope == tree_scope(root):
+    for row in engine.store.tickets(scope=tree_scope(root)):
+        if is_listed(row):
             one = yield from pending_flow(engine, row, None)
             if one.run in mine:
                 waiting.append(one)

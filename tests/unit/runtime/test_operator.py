@@ -245,3 +245,28 @@ def test_the_turn_of_a_run_is_the_number_of_its_human_messages(agent: Any, scrip
     for turn in range(80):
         agent.call("peek", {"n": turn}, run="told", step=f"s{turn}", turn=f"t{turn}", execute=scripted("a"))
     assert Operator(agent).run("told").turn == 82
+
+
+def test_looking_for_one_ticket_reads_no_other(agent: Any, scripted: Any, monkeypatch: Any) -> None:
+    """With much that waits, a ticket, a run and a limited list read what they are about and no more rows."""
+    for n in range(30):
+        agent.call("pay", {"to": f"t{n}"}, run=f"r{n % 10}", step=f"{n}", call_id=f"{n}", execute=scripted(1))
+    operator = Operator(agent)
+    everything = operator.pending()
+    read: list[int] = []
+    tickets = agent.store.tickets
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        rows = tickets(*arguments, **options)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(agent.store, "tickets", counted)
+    (found,) = operator.find(everything[7].ticket)
+    operator.deny(found.ticket, found.fingerprint)
+    assert len(operator.run("r3").waiting) == 3
+    limited = [one.ticket for one in operator.pending(limit=2) if one.kind != "hold"]
+    assert limited == [everything[0].ticket, everything[1].ticket]
+    assert max(read) <= 3
+    with pytest.raises(UsageError, match="limit: must be 1 or more"):
+        operator.pending(limit=0)
