@@ -458,9 +458,7 @@ def test_a_worker_names_what_is_wrong_with_its_target(
     assert "must be a Controller" in refused(capsys, "worker", "desk_app_wrong:nothing")
 
 
-def test_a_worker_refuses_a_closed_controller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
-) -> None:
+def test_a_worker_refuses_a_closed_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
     """Nothing can run for a controller that is closed: the command says so instead of leaving as if all was done."""
     (tmp_path / "desk_app_closed.py").write_text(
         "from forbear import Controller\ncontroller = Controller.open(':memory:')\ncontroller.close()\n"

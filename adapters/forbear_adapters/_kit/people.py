@@ -29,7 +29,7 @@ _CHECKPOINTER: Final = "__pregel_checkpointer"
 # second pause or a crash, and its call is told that it was superseded.
 _SCRATCHPAD: Final = "__pregel_scratchpad"
 _SUPERSEDED: Final = "SUPERSEDED"
-_NEEDS_TOKEN: Final = (
+_WHO_ANSWERS: Final = (
     "the store has an operator token, so that answers which come with a resume are refused; pass "
     "operator=Operator(controller, token=...), or answer with 'forbear approve TICKET' and resume with anything"
 )
@@ -41,7 +41,7 @@ def operator_of(controller: Controller, given: Operator | None, once: Once) -> O
         return given
     operator = Operator(controller)
     if not operator.may_answer:
-        once.warn("token", _NEEDS_TOKEN)
+        once.warn("token", _WHO_ANSWERS)
     return operator
 
 
@@ -150,5 +150,5 @@ def _taken(operator: Operator, said: Decision) -> bool:
     except UsageError:
         return False
     except NotOperator as error:
-        raise NotOperator(f"operator: {_NEEDS_TOKEN}") from error
+        raise NotOperator(f"operator: {_WHO_ANSWERS}") from error
     return True

@@ -29,9 +29,9 @@ def find(target: str) -> object:
     except ForbearError:
         raise
     except Exception as error:
-        name = error.name if isinstance(error, ModuleNotFoundError) else None
-        if name is not None and f"{module}.".startswith(f"{name}."):
-            raise ConfigError(f"target: there is no module {name!r}") from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise ConfigError(f"target: there is no module {missing!r}") from None
         raise ConfigError(f"target: importing {module!r} {_raised(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):

@@ -41,7 +41,10 @@ def pending(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", metavar="NUMBER", min=1, help="The oldest so many calls, and holds; with --json none is left out."
+            "--limit",
+            metavar="NUMBER",
+            min=1,
+            help="The oldest so many calls, and holds; with --json none is left out.",
         ),
     ] = None,
     store: At = None,

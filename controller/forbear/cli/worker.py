@@ -52,7 +52,9 @@ def load(target: str) -> Controller:
     if not isinstance(found, Controller) and callable(found):
         found = made_by(found, target)
     if isinstance(found, Controller) and found.is_closed:
-        raise ConfigError(f"target: the controller {target.partition(':')[2]!r} is closed; leave it open for the worker")
+        raise ConfigError(
+            f"target: the controller {target.partition(':')[2]!r} is closed; leave it open for the worker"
+        )
     if not isinstance(found, Controller):
         raise ConfigError(f"target: {target.partition(':')[2]!r} must be a Controller or a function that returns one")
     return found

@@ -6,7 +6,7 @@ controller, `forbear doctor`) asks here; nothing is raised and nothing is read f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -60,8 +60,8 @@ def named_in(policy: ToolPolicy) -> Iterator[Named]:
         for rule in policy.approval.rules:
             for test in rule.tests:
                 yield Named(kind=Kind.ARGUMENT, field=f"approval (rule {rule.name})", name=_top(test.field))
-    for rule in policy.status_rules:
-        yield from (Named(kind=Kind.ARGUMENT, field="status_rules", name=name) for name in rule.only_if_equal)
+    for status in policy.status_rules:
+        yield from (Named(kind=Kind.ARGUMENT, field="status_rules", name=name) for name in status.only_if_equal)
     if policy.inspect is not None:
         yield from _of_inspection(policy)
     for field, tools in (("alternatives", policy.alternatives), ("preconditions", policy.preconditions)):
@@ -75,7 +75,7 @@ def _of_inspection(policy: ToolPolicy) -> Iterator[Named]:
         yield Named(kind=Kind.CHECK_ARGUMENT, field="inspect", name=theirs)
         yield Named(kind=Kind.ARGUMENT, field="inspect", name=mine)
     applied = policy.inspect.applied_if
-    if isinstance(applied, Mapping) and "equals" in applied:
+    if applied is not None and not isinstance(applied, str) and not callable(applied) and "equals" in applied:
         yield Named(kind=Kind.ARGUMENT, field="inspect", name=applied["equals"])
 
 

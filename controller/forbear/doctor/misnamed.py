@@ -56,14 +56,7 @@ def _in_policy(policy: ToolPolicy, tools: Mapping[str, FoundTool], known: tuple[
     own = tools.get(policy.name)
     others = tuple(name for name in known if name != policy.name)
     for one in dict.fromkeys(named_in(policy)):
-        match one.kind:
-            case Kind.ARGUMENT:
-                valid, of = (None if own is None else own.arguments), "the tool"
-            case Kind.CHECK_ARGUMENT:
-                check = "" if policy.inspect is None else policy.inspect.tool
-                valid, of = (tools[check].arguments if check in tools else None), check
-            case Kind.TOOL:
-                valid, of = others, ""
+        valid, of = _valid(one.kind, policy, tools, others)
         if valid is not None and one.name not in valid:
             yield _wrong(policy.name, one.says(valid, of=of))
     if own is None or own.arguments is None:
@@ -80,6 +73,18 @@ def _in_policy(policy: ToolPolicy, tools: Mapping[str, FoundTool], known: tuple[
                 hint = f"; nearest is {near!r}" if (near := nearest(name, valid)) else ""
                 wrong = f"field 'text_rules' names the argument {name!r}, which the tool does not have"
                 yield _wrong(policy.name, f"{wrong}{hint}")
+
+
+def _valid(
+    kind: Kind, policy: ToolPolicy, tools: Mapping[str, FoundTool], others: tuple[str, ...]
+) -> tuple[tuple[str, ...] | None, str]:
+    """Return the names that are there (None = not known), and whose they are."""
+    if kind is Kind.TOOL:
+        return others, ""
+    check = "" if policy.inspect is None else policy.inspect.tool
+    name, of = (policy.name, "the tool") if kind is Kind.ARGUMENT else (check, check)
+    found = tools.get(name)
+    return (None if found is None else found.arguments), of
 
 
 def _wrong(tool: str, message: str) -> Finding:

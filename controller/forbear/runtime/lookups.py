@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.decision import PutKnown
+from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Completed, Run, Unknown, known_key
 from forbear.core.values import Call
 from forbear.errors import StoreError

@@ -147,7 +147,11 @@ class Operator:
         if limit is not None and limit < 1:
             raise UsageError("limit: must be 1 or more")
         store = self._engine.store
-        rows = store.tickets() if limit is None else [row for kind in sorted(KINDS) for row in store.tickets(kind, limit=limit)]
+        rows = (
+            store.tickets()
+            if limit is None
+            else [row for kind in sorted(KINDS) for row in store.tickets(kind, limit=limit)]
+        )
         shown = tuple(self._pending(row, whole=whole) for row in rows if is_listed(row))
         return shown if limit is None else tuple(sorted(shown, key=lambda one: one.since_at))
 

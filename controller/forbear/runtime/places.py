@@ -12,6 +12,7 @@ from forbear.core.identity import digest
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Running
 from forbear.errors import UsageError
+from forbear.ports import Row
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.lookups import actions_of, adopt, find_root, keep_secret, look, note_policy, own
@@ -98,7 +99,6 @@ def recover_flow(engine: Engine, root: str) -> Flow[None]:
     while engine.unsettled:
         attempt, ended = engine.unsettled.popleft()
         yield from end_flow(engine, attempt, ended)
-
 
 
 def _lost_flow(engine: Engine, root: str, row: Row) -> Flow[None]:

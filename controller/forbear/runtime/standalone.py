@@ -175,9 +175,9 @@ class RecoveryPolicy:
         """Return an envelope with a text that is true without a controller, where it has none or a controller's code."""
         if told.code and (told.safe_message is None or self._catalogue.is_controllers(told.code)):
             return replace(told, safe_message=self._catalogue.text(told.code, told))
-        if not told.code and told.safe_message is None and told.recovery in WITHOUT_A_CODE:
-            return replace(told, safe_message=WITHOUT_A_CODE[told.recovery])
-        return told
+        if told.code or told.safe_message is not None or told.recovery is None:
+            return told
+        return replace(told, safe_message=WITHOUT_A_CODE.get(told.recovery))
 
 
 def _raw(result: object) -> Raw:

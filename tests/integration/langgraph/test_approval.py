@@ -616,11 +616,13 @@ def test_with_an_operator_token_an_answer_without_it_says_what_to_do(tmp_path: P
     world, path, saver = World(), tmp_path / "forbear.db", InMemorySaver()
     governed = _declared(Controller.open(path, clock=FakeClock(), worker=False))
     token = Operator(governed).make_token()
-    with pytest.warns(RuntimeWarning, match="the store has an operator token.*Operator.controller, token=.*forbear approve"):
+    with pytest.warns(
+        RuntimeWarning, match="the store has an operator token.*Operator.controller, token=.*forbear approve"
+    ):
         node = RecoveryToolNode(_tools(world), governed)
     graph = build(Model([("gated", {"n": 2})]), node, saver=saver)
     paused = graph.invoke(human(), T)
-    answer = Command(resume=yes(*questions(paused)))
+    answer: Command[Any] = Command(resume=yes(*questions(paused)))
     with pytest.raises(NotOperator, match=r"operator: the store has an operator token.*Operator\(controller, token"):
         graph.invoke(answer, T)
     assert world.done == []

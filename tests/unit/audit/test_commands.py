@@ -183,5 +183,7 @@ def test_what_is_no_file_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_checkpoint_that_was_cut_off_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A head that was copied in part is told apart from one that is none: how much there is, and what to pass."""
     said = told(capsys, "verify", "--store", path, "--checkpoint", "47:abcdef", code=2)
-    assert "checkpoint: its HEAD is cut off: 6 of 64 characters; pass the whole line that 'forbear audit verify'" in said
+    assert (
+        "checkpoint: its HEAD is cut off: 6 of 64 characters; pass the whole line that 'forbear audit verify'" in said
+    )
     assert "too long: 65 of 64" in told(capsys, "verify", "--store", path, "--checkpoint", f"47:{'a' * 65}", code=2)

@@ -53,7 +53,9 @@ def test_only_texts_change_and_each_is_needed() -> None:
 def test_a_class_without_a_code_has_a_true_text_too() -> None:
     """What the view would say by itself is replaced wherever it promises a controller."""
     for recovery_class, text in WITHOUT_A_CODE.items():
-        assert PROMISES.search(view_text(Envelope(outcome=Outcome.REFUSED, executed=Executed.NO, recovery=recovery_class)))
+        assert PROMISES.search(
+            view_text(Envelope(outcome=Outcome.REFUSED, executed=Executed.NO, recovery=recovery_class))
+        )
         assert not PROMISES.search(text)
         assert not lint_text(text)
 

@@ -185,7 +185,9 @@ async def test_the_controller_is_a_context_manager_both_ways(tmp_path: Any, scri
         controller.store.load("tree:r")
 
 
-def test_observers_are_told_of_a_call_about_which_nothing_could_be_decided(opened: Any, monkeypatch: Any, scripted: Any) -> None:
+def test_observers_are_told_of_a_call_about_which_nothing_could_be_decided(
+    opened: Any, monkeypatch: Any, scripted: Any
+) -> None:
     """Blocked, run but unrecorded, or only observed: each is one notice, an error, with closed words and ids."""
     told: list[Notice] = []
 

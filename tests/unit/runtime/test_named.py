@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_governing_with_a_misspelt_target_is_an_error(controller: Controller) ->
         {"inspect": {"tool": "find", "arguments": {"reference": "ref"}}},
     ],
 )
-def test_every_field_that_names_an_argument_is_checked(controller: Controller, fields: dict[str, object]) -> None:
+def test_every_field_that_names_an_argument_is_checked(controller: Controller, fields: dict[str, Any]) -> None:
     """Whatever names an argument of the tool is held against its signature."""
     with pytest.raises(ConfigError, match=rf"tool 'place': field '{next(iter(fields))}"):
         govern(place, controller, effect="write", **fields)

@@ -242,8 +242,8 @@ def test_the_turn_of_a_run_is_the_number_of_its_human_messages(agent: Any, scrip
     agent.call("peek", {"n": 1}, run="first", step="1", call_id="1", execute=scripted("a"))
     view = Operator(agent).run("first")
     assert (view.turn, view.calls_in_turn) == (1, 1)
-    for turn in range(80):
-        agent.call("peek", {"n": turn}, run="told", step=f"s{turn}", turn=f"t{turn}", execute=scripted("a"))
+    for n in range(80):
+        agent.call("peek", {"n": n}, run="told", step=f"s{n}", turn=f"t{n}", execute=scripted("a"))
     assert Operator(agent).run("told").turn == 82
 
 
