@@ -15,7 +15,12 @@ TOP = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("pip", "code", "out", "err"),
     [
-        ("echo Collecting a; echo Downloading; echo Installing collected packages: a", 0, ["a", "installing them all ..."], []),
+        (
+            "echo Collecting a; echo Downloading; echo Installing collected packages: a",
+            0,
+            ["a", "installing them all ..."],
+            [],
+        ),
         ("echo Collecting a; echo ERROR: no such; echo more; exit 1", 2, ["a"], ["ERROR: no such", "more"]),
         ("exit 1", 2, [], []),
     ],

@@ -32,6 +32,8 @@ ACTOR = "FORBEAR_ACTOR"
 TOKEN = "FORBEAR_TOKEN"  # noqa: S105 - a variable's name
 # So many characters of a ticket at least stand for it: "tkt_" and four of its own.
 SHORTEST = 8
+# So many calls, and so many holds, are offered where nothing of a ticket is typed yet.
+MOST = 200
 
 # Shells evaluate what a completion prints: names of others are reduced to characters that mean nothing to any of them.
 _UNSAFE = re.compile(r"[^A-Za-z0-9_. -]")
@@ -191,7 +193,9 @@ def ticket_of(*kinds: str) -> Callable[[typer.Context, str], Iterable[tuple[str,
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 with at_store(store) as desk:
-                    waiting = desk.operator.pending()
+                    # As much of a ticket as is there is looked up by the store's index.
+                    found = desk.operator
+                    waiting = found.find(incomplete, whole=False) if incomplete else found.pending(limit=MOST)
             return [
                 (one.ticket, _UNSAFE.sub("_", f"{one.kind} {one.tool} in run {one.run}"))
                 for one in waiting

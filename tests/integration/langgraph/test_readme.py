@@ -26,6 +26,7 @@ def test_a_question_is_answered_between_two_lives_of_the_program(tmp_path: Path)
 
     ticket = run("shop.py", "ask")
     assert re.fullmatch(r"tkt_[0-9a-f]{32}", ticket)
+    assert run("shop.py", "resume") == "still waits"
     waiting = run("-m", "forbear.cli", "pending", "--json", "--store", "forbear.db")
     fingerprint = re.search(r'"fingerprint": "([0-9a-f]+)"', waiting)
     assert fingerprint is not None
