@@ -62,7 +62,7 @@ def classify(
         raise ConfigError("--effect is for a tool without --policy")
     declared = {} if policy is None else policies_from_toml(policy)
     if policy is not None and tool not in declared:
-        raise ConfigError(f"policy file: tool {tool!r} is not declared in it")
+        raise ConfigError(f"policy file {policy.name!r}: tool {tool!r} is not declared in it")
     vendor = profile or named
     said = explain(
         raw,

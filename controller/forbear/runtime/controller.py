@@ -15,7 +15,7 @@ from typing import Self, TypeVar, Unpack, overload
 
 from forbear.contract import Catalogue, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.errors import StoreError, UsageError
+from forbear.errors import ConfigError, StoreError, UsageError
 from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
@@ -27,7 +27,7 @@ from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
 from forbear.runtime.explain import Explanation, explain_flow
-from forbear.runtime.flows import join_flow, propose_flow
+from forbear.runtime.flows import join_flow, keep_flow, propose_flow
 from forbear.runtime.opening import (
     check_clock,
     evidence_for,
@@ -42,7 +42,7 @@ from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Ended, Executor, Signals
-from forbear.runtime.tools import Toolbox, name_of
+from forbear.runtime.tools import Toolbox, name_of, taken_by
 from forbear.runtime.where import Where
 from forbear.runtime.worker import Passes
 from forbear.store.codec import from_us
@@ -228,9 +228,16 @@ class Controller:
         """Declare the tools of a policy file in TOML.
 
         Raises:
-            ConfigError: the file cannot be read or a policy in it is wrong; nothing was declared.
+            ConfigError: the file cannot be read or a policy in it is wrong (the message names the file); nothing was
+                declared.
         """
-        return tuple(self._tools.adopt(policy) for policy in policies_from_toml(Path(path)).values())
+        found = policies_from_toml(Path(path)).values()
+        try:
+            for policy in found:
+                self._tools.check(policy)
+        except ConfigError as error:
+            raise ConfigError(f"policy file {Path(path).name!r}: {error}") from None
+        return tuple(self._tools.adopt(policy) for policy in found)
 
     @overload
     def tool(self, fn: F, /) -> F: ...
@@ -241,14 +248,19 @@ class Controller:
 
         def register(function: F) -> F:
             named = name_of(function) if name is None else name
-            self._tools.declare(named, fields)
+            self._tools.declare(named, fields, arguments=taken_by(function))
             self.bind(named, function)
             return function
 
         return register if fn is None else register(fn)
 
     def bind(self, name: str, executor: Executor) -> None:
-        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments."""
+        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments.
+
+        Raises:
+            ConfigError: the tool's policy names an argument that the executor does not take; nothing was bound.
+            UsageError: the executor cannot be called.
+        """
         self._tools.bind(name, executor)
         if self._worker is not None:
             self._worker.look_soon()
@@ -351,6 +363,21 @@ class Controller:
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
         return self._marked(await arun_flow(flow, self._engine), attempt)
 
+    def keep(self, tool: str, arguments: object, value: object, **where: Unpack[Where]) -> bool:
+        """Keep what a call returned, so that the same call (run, step, call id, arguments) is answered from the record.
+
+        For frameworks that propose every call of a message again after a pause: writes are kept as ever, a read that
+        completed is kept by this. Short, and may be called on an event loop.
+
+        Returns:
+            Whether the call is answered from the record from now on. False = the call did not complete, has no call
+            id, or its result has no JSON form of at most 64 KiB: the read runs again, as it may.
+
+        Raises:
+            StoreError: the store cannot be written; nothing was kept.
+        """
+        return run_flow(keep_flow(self._engine, self._asking.ask(tool, arguments, where), value), self._engine)
+
     def _marked(self, reply: Reply, attempt: Attempt | None = None) -> Reply:
         """Note for spans what the caller of the two halves executes."""
         if self._engine.observing is not None:
@@ -433,6 +460,11 @@ class Controller:
     def store(self) -> Store:
         """The store that this controller is open on."""
         return self._engine.store
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether `close` was called: then nothing can be decided or run any more."""
+        return self._closed
 
     @property
     def engine(self) -> Engine:

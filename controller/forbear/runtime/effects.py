@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from forbear.core.decision import Decision
+from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Run
 from forbear.core.values import Call
 from forbear.ports import JournalLine, Row, ScopeRows
@@ -70,6 +70,8 @@ class Save:
     drops: tuple[tuple[str, str, str], ...] = ()
     # Runs that are entered without a decision; scopes that nobody may have written yet.
     runs: tuple[Run, ...] = ()
+    # A call that is remembered without a decision.
+    remembers: PutKnown | None = None
     first: tuple[str, ...] = ()
     # The tool is only observed: nothing is scheduled for it.
     observed: bool = False
