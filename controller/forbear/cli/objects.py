@@ -13,7 +13,7 @@ def find(target: str) -> object:
     """Return the object, looked for in the current folder, too.
 
     Raises:
-        ConfigError: there is no such module or object.
+        ConfigError: there is no such module or object, or reading it raised; the message names the class of what it raised.
         UsageError: the target has another form.
     """
     module, colon, name = target.partition(":")
@@ -26,10 +26,20 @@ def find(target: str) -> object:
         found: object = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
+            raise _raised("importing", module, error) from error
         raise ConfigError(f"target: there is no module {error.name!r}") from None
+    except (Exception, SystemExit) as error:
+        # A script without a guard leaves with its own text.
+        raise _raised("importing", module, error) from error
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"target: module {module!r} has no {name!r}")
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ConfigError(f"target: module {module!r} has no {name!r}") from None
+        except Exception as error:
+            raise _raised("reading", target, error) from error
     return found
+
+
+def _raised(what: str, where: str, error: BaseException) -> ConfigError:
+    return ConfigError(f"target: {what} {where!r} raised {type(error).__name__}")
