@@ -251,9 +251,12 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
         return answered_error(case)
     outcome = Outcome.TIMEOUT if "Timeout" in own or own.endswith("TimeoutError") else Outcome.UNKNOWN
     if not is_transport:
-        if behind and not case.writes:
-            return f.no_answer(case.effect)
-        return f.unknown(case.effect, may_repeat=case.may_repeat and not behind)
+        if behind:
+            return f.no_answer(case.effect) if not case.writes else f.unknown(case.effect)
+        if case.writes and case.may_repeat:
+            # Twice does no harm: nobody has to find out whether it happened (decision 41).
+            return found(_REPAIR, "TOOL_ERROR", outcome=Outcome.FAILED, executed=Executed.UNKNOWN)
+        return f.unknown(case.effect)
     if (facts.unsent or _not_sent(facts, path, table)) and _may_claim(facts):
         return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
     return f.no_answer(case.effect, may_repeat=case.may_repeat, outcome=outcome)

@@ -69,14 +69,9 @@ def found(
     )
 
 
-def unknown(
-    effect: Effect, *, code: str = "", outcome: Outcome = Outcome.UNKNOWN, may_repeat: bool = False
-) -> Envelope:
-    """Return what an unexplained failure means: a write may have happened; a read is not looked at again blindly.
-
-    A write that does no harm twice is like a read: nobody has to find out whether it happened (decision 41).
-    """
-    if is_write(effect) and not may_repeat:
+def unknown(effect: Effect, *, code: str = "", outcome: Outcome = Outcome.UNKNOWN) -> Envelope:
+    """Return what an unexplained failure means: a write may have happened; a read is not looked at again blindly."""
+    if is_write(effect):
         return found(Recovery.INSPECT_OUTCOME, code or "OUTCOME_UNKNOWN", outcome=outcome)
     return found(Recovery.DO_NOT_RETRY, code or "INTERNAL_ERROR", executed=Executed.UNKNOWN, outcome=Outcome.FAILED)
 

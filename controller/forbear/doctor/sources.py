@@ -81,8 +81,10 @@ def _walk(target: object, known: Sequence[ToolSource], depth: int) -> Found | No
 
 def _named_function(key: object, value: object) -> Found | None:
     """Return a function under the name that a mapping gives it, as `execute` takes it."""
-    found = of_function(value) if isinstance(key, str) and key else None
-    return None if found is None else replace(found, tools=tuple(replace(one, name=key) for one in found.tools))
+    if not isinstance(key, str) or not key:
+        return None
+    found = of_function(value)
+    return None if found is None else replace(found, tools=tuple(replace(tool, name=key) for tool in found.tools))
 
 
 def together(parts: Sequence[Found]) -> Found:

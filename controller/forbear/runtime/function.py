@@ -248,7 +248,8 @@ class Function:
                 call.arguments[name] = value
             else:
                 call.arguments[self._keywords] = {**call.arguments.get(self._keywords, {}), name: value}
-        return self.fn(*call.args, **call.kwargs)
+        args, kwargs = _by_keyword(call)
+        return self.fn(*args, **kwargs)
 
     def _rebuilt(self, decided: Mapping[str, object], bound: Bound | None) -> BoundArguments:
         """Return Python arguments made from JSON: a repeated, parked or edited call."""
@@ -287,6 +288,29 @@ class Function:
         if more and self._keywords is not None:
             call.arguments[self._keywords] = more
         return [*invalid, *(name for name in self.required if name not in values)]
+
+
+def _by_keyword(call: BoundArguments) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return how a call is made, by keyword where that is possible, as every loop over a model's JSON makes it.
+
+    A decorator that takes keywords alone shows the signature of the function below it.
+    """
+    parameters = call.signature.parameters
+    rest = next((p.name for p in parameters.values() if p.kind is Parameter.VAR_POSITIONAL), None)
+    if rest is not None and call.arguments.get(rest):
+        return call.args, call.kwargs
+    args: list[object] = []
+    kwargs: dict[str, object] = {}
+    values = cast("dict[str, object]", call.arguments)
+    for name, parameter in parameters.items():
+        if parameter.kind is Parameter.POSITIONAL_ONLY:
+            if name in values or parameter.default is not Parameter.empty:
+                args.append(values.get(name, parameter.default))
+        elif name in values and parameter.kind is Parameter.VAR_KEYWORD:
+            kwargs.update(cast("dict[str, object]", values[name]))
+        elif name in values and parameter.kind is not Parameter.VAR_POSITIONAL:
+            kwargs[name] = values[name]
+    return tuple(args), kwargs
 
 
 def _said(parameter: Parameter) -> tuple[object] | None:

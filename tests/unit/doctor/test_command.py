@@ -162,7 +162,9 @@ def test_an_object_that_raises_is_one_line(desk: Path, target: str, capsys: pyte
     assert "Planted" not in said.out + said.err
 
 
-@pytest.mark.parametrize("leaves", ["raise SystemExit('aPlantedSecret0042')", "raise ImportError('aPlantedSecret0042')"])
+@pytest.mark.parametrize(
+    "leaves", ["raise SystemExit('aPlantedSecret0042')", "raise ImportError('aPlantedSecret0042')"]
+)
 def test_a_module_that_leaves_is_one_line(desk: Path, leaves: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A script that exits while it is imported does not end the command with its own text."""
     name = f"leaving_desk_{len(leaves)}"
