@@ -83,7 +83,13 @@ def read(target: str) -> tuple[Found, str, list[str]]:
     module = target.partition(":")[0]
     known, missing = sources()
     held = find(target)
-    found = found_on(held, name=target.partition(":")[2], known=known, missing=missing)
+    try:
+        found = found_on(held, name=target.partition(":")[2], known=known, missing=missing)
+    except ForbearError:
+        raise
+    except Exception as error:
+        # An object that cannot be looked at here (a proxy outside of its request).
+        raise ConfigError(f"target: reading {target!r} raised {type(error).__name__}") from error
     return found, f"{module} was imported, which ran its top-level code. No tool was called.", [module]
 
 

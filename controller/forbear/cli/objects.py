@@ -15,7 +15,7 @@ def find(target: str) -> object:
     """Return the object, looked for in the current folder, too.
 
     Raises:
-        ConfigError: there is no such module or object, or importing it raised.
+        ConfigError: there is no such module or object, or reading it raised; the message names the class of what it raised.
         UsageError: the target has another form.
     """
     module, colon, name = target.partition(":")
@@ -28,15 +28,19 @@ def find(target: str) -> object:
         found: object = importlib.import_module(module)
     except ForbearError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A script without a guard leaves with its own text.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise ConfigError(f"target: there is no module {missing!r}") from None
         raise ConfigError(f"target: importing {module!r} {_raised(error)}") from error
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"target: module {module!r} has no {name!r}")
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ConfigError(f"target: module {module!r} has no {name!r}") from None
+        except Exception as error:
+            raise ConfigError(f"target: reading {target!r} {_raised(error)}") from error
     return found
 
 
@@ -54,7 +58,7 @@ def made_by(function: Callable[[], object], target: str) -> object:
         raise ConfigError(f"target: calling {target.partition(':')[2]!r} {_raised(error)}") from error
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: BaseException) -> str:
     """Say what the application's code raised, and where: never its text, which may hold anything."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"raised {type(error).__name__} at {Path(error.filename).name}:{error.lineno or '?'}"

@@ -247,6 +247,9 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
     own_code = facts.phase == "in_tool" and (
         not is_transport or (own.endswith("JSONDecodeError") and case.effect is not Effect.WRITE)
     )
+    if case.effect is Effect.WRITE and not case.may_repeat and own == "builtins.OSError":
+        # A missing file may be the second thing that a declared write did.
+        own_code = False
     # A read may have sent what it likes: its own mistake stays one that other input repairs.
     own_code = own_code or (facts.own_code and not case.writes and not is_transport)
     behind = _is_behind(path, table)
@@ -254,7 +257,12 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
         return answered_error(case)
     outcome = Outcome.TIMEOUT if "Timeout" in own or own.endswith("TimeoutError") else Outcome.UNKNOWN
     if not is_transport:
-        return f.no_answer(case.effect) if behind and not case.writes else f.unknown(case.effect)
+        if behind:
+            return f.no_answer(case.effect) if not case.writes else f.unknown(case.effect)
+        if case.writes and case.may_repeat:
+            # Twice does no harm: nobody has to find out whether it happened (decision 41).
+            return found(_REPAIR, "TOOL_ERROR", outcome=Outcome.FAILED, executed=Executed.UNKNOWN)
+        return f.unknown(case.effect)
     if (facts.unsent or _not_sent(facts, path, table)) and _may_claim(facts):
         return found(_WAIT, "NOT_SENT", outcome=Outcome.FAILED, temporary=True, not_accepted=True)
     return f.no_answer(case.effect, may_repeat=case.may_repeat, outcome=outcome)

@@ -16,6 +16,8 @@ _MAX_BASES: Final = 24
 _MAX_ARGUMENTS: Final = 4
 # The tool's own mistakes, where no boundary was reached (design section 5).
 _OWN_CODE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+# The operating system's answer that a file is not there, or is there already (decision 40).
+_FILES: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 # Attributes in which libraries keep the exception behind the exception.
 _HIDDEN_CAUSES: Final = ("reason", "orig", "os_error", "last_exc")
 
@@ -80,7 +82,7 @@ def phase_of(error: BaseException, *, reached: bool) -> str:
         error: What the tool raised.
         reached: Somebody marked a boundary (a connection was started, bytes were sent).
     """
-    return "in_tool" if not reached and isinstance(error, _OWN_CODE) else "unknown"
+    return "in_tool" if not reached and isinstance(error, (*_OWN_CODE, *_FILES)) else "unknown"
 
 
 def _number(value: object) -> int | None:

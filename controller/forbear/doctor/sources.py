@@ -69,12 +69,23 @@ def _walk(target: object, known: Sequence[ToolSource], depth: int) -> Found | No
     if isinstance(target, Controller):
         return of_controller(target)
     if isinstance(target, Mapping):
-        target = list(cast("Mapping[object, object]", target).values())
+        named = cast("Mapping[object, object]", target)
+        target = [_named_function(key, value) or value for key, value in named.items()]
+    if isinstance(target, Found):
+        return target
     if isinstance(target, (list, tuple, set, frozenset)):
         parts = [_walk(one, known, depth + 1) for one in cast("Sequence[object]", target)] if depth < _MAX_DEPTH else []
         return None if not parts or None in parts else together([one for one in parts if one is not None])
     of_source = next((found for source in known if (found := source(target)) is not None), None)
     return of_function(target) if of_source is None else of_source
+
+
+def _named_function(key: object, value: object) -> Found | None:
+    """Return a function under the name that a mapping gives it, as `execute` takes it."""
+    if not isinstance(key, str) or not key:
+        return None
+    found = of_function(value)
+    return None if found is None else replace(found, tools=tuple(replace(tool, name=key) for tool in found.tools))
 
 
 def together(parts: Sequence[Found]) -> Found:

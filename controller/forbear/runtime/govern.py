@@ -53,7 +53,10 @@ CURRENT: ContextVar[Current | None] = ContextVar("forbear_run", default=None)
 
 @contextmanager
 def in_run(run: str, *, turn: str | None = None) -> Generator[None]:
-    """Say which run the governed functions belong to that are called in this block, and in threads and tasks under it.
+    """Say which run the governed functions belong to that are called in this block, and in tasks that are begun in it.
+
+    A thread belongs to it where it is begun with a copy of the context, as `asyncio.to_thread` does; `threading.Thread`
+    and thread pools do not. Pass `run=` there.
 
     Args:
         run: Id of the agent's run (its thread, its conversation). Never take it from anything that a model wrote.

@@ -15,6 +15,7 @@ from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Effect
 from forbear.errors import StoreError
 from forbear.ports import Row
+from forbear.runtime.results import is_small
 from forbear.runtime.rows import tree_scope
 from forbear.store.codec import decode, encode
 
@@ -278,10 +279,9 @@ def ready_of(row: Row) -> Ready:
 def keep(value: object) -> bytes | None:
     """Return the recorded form of a result, or None where it has no JSON form of at most `MAX_RESULT_BYTES`."""
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-        if _changes(value):
+        if not is_small(value, MAX_RESULT_BYTES) or _changes(value):
             return None
-        body = text.encode()
+        body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except Exception:  # noqa: BLE001 - the tool's object: whatever it raises, it has no JSON form
         return None
     return body if len(body) <= MAX_RESULT_BYTES else None

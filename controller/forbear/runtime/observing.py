@@ -224,7 +224,7 @@ class Observing:
         """Return a tool's name where the application knows it; a name that a model made up is nobody's word."""
         if not name:
             return ""
-        known = self._tools.is_declared(name) or self._tools.executor(name) is not None
+        known = self._tools.knows(name)
         return name if known else OTHER
 
     def code(self, code: str) -> tuple[str, bool]:

@@ -28,7 +28,18 @@ from forbear.runtime.standing import RESULT_NOT_KEPT
 from forbear.runtime.steps import Executor, Flow, Signals
 from forbear.runtime.where import Where
 
-__all__ = ["Passed", "Runner", "Shot", "acall_tool", "bind_once", "call_tool", "executor_of", "on_loop", "value_of"]
+__all__ = [
+    "Passed",
+    "Runner",
+    "Shot",
+    "acall_tool",
+    "bind_in_run",
+    "bind_once",
+    "call_tool",
+    "executor_of",
+    "on_loop",
+    "value_of",
+]
 
 # Exceptions with which frameworks steer themselves, by module and class: they pass through and are never judged.
 STEERING: Final = frozenset(
@@ -62,8 +73,10 @@ class Shot:
 class Runner:
     """How the controller runs a function by itself: from the JSON of the call alone."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, run: str = "") -> None:
         self.function = function
+        # The run that brought it; "" = it is the same in all runs.
+        self.run = run
         # Read by `inspect.signature`: the names that a check may be called with.
         self.__signature__: Signature = function.signature
 
@@ -78,14 +91,32 @@ def bind_once(controller: Controller, function: Function) -> None:
     Raises:
         UsageError: another function is governed under this name: a retry could run the wrong one.
     """
-    bound = controller.engine.tools.executor(function.name)
-    if bound is None:
+    tools = controller.engine.tools
+    bound = tools.executor(function.name)
+    if bound is None and not tools.varies(function.name):
         controller.bind(function.name, Runner(function))
-    elif isinstance(bound, Runner) and bound.function.fn != function.fn:
+    elif tools.varies(function.name) or (isinstance(bound, Runner) and bound.function.fn != function.fn):
         raise UsageError(
             f"tool {function.name!r}: another function is governed under this name; give one of them another name=…, or "
             "pass bind=False, so that the controller never runs it by itself"
         )
+
+
+def bind_in_run(controller: Controller, function: Function, run: str) -> None:
+    """Let the controller run a function by itself; where its name stands for another one in other runs, in this run only.
+
+    A method of an object of this conversation, a closure over a user's credentials: no run gets another one's.
+    """
+    tools = controller.engine.tools
+    name, bound = function.name, tools.executor(function.name)
+    if bound is None and not tools.varies(name):
+        controller.bind(name, Runner(function, run))
+    elif tools.varies(name):
+        tools.bind_in(name, {run: Runner(function, run)})
+    elif isinstance(bound, Runner) and bound.function.fn != function.fn:
+        if not bound.run:
+            raise UsageError(f"tool {name!r}: another function is governed under this name; give it another name")
+        tools.bind_in(name, {bound.run: bound, run: Runner(function, run)})
 
 
 def on_loop() -> bool:

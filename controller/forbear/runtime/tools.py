@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
 from forbear.contract import tool_policy
 from forbear.contract.limits import limits_from, nearest
@@ -18,6 +18,9 @@ from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.vocabulary import Effect, Mode
 from forbear.errors import ConfigError, UsageError
 from forbear.runtime.steps import Executor
+
+# Runs whose own functions are kept under one name; the calls of older ones wait until they are proposed.
+MAX_RUNS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Toolbox:
         self._arguments: dict[str, tuple[str, ...]] = {}
         # Tools whose policy named nothing unknown when they were first called.
         self._checked: set[str] = set()
+        # Names that stand for another function in every run, and what they stand for; the newest runs are kept.
+        self._of_runs: dict[str, dict[str, Executor]] = {}
         # Called after a declaration.
         self.on_declared: Callable[[], None] = _nobody
         # Names of tools that look for the outcome of an unknown write.
@@ -171,6 +176,20 @@ class Toolbox:
             if one.kind is Kind.CHECK_ARGUMENT and arguments is not None and one.name not in arguments:
                 raise ConfigError(f"tool {policy.name!r}: {one.says(arguments, of=f'tool {tool!r}')}")
 
+    def bind_in(self, name: str, executors: Mapping[str, Executor]) -> None:
+        """Say how the controller runs a tool in some runs, where its name stands for something else in others."""
+        self._executors.pop(name, None)
+        held = self._of_runs.setdefault(name, {})
+        for run, executor in executors.items():
+            held.pop(run, None)
+            held[run] = executor
+        while len(held) > MAX_RUNS:
+            del held[next(iter(held))]
+
+    def varies(self, name: str) -> bool:
+        """Say whether a name stands for another function in every run."""
+        return name in self._of_runs and name not in self._executors
+
     def policy(self, name: str) -> ToolPolicy:
         """Return what was declared about a tool; one that was never declared is undeclared, and governed.
 
@@ -210,9 +229,13 @@ class Toolbox:
         """Say whether a tool was declared."""
         return name in self._tools
 
-    def executor(self, name: str) -> Executor | None:
-        """Return how the controller runs a tool itself, or None."""
-        return self._executors.get(name)
+    def executor(self, name: str, run: str = "") -> Executor | None:
+        """Return how the controller runs a tool itself for a run, or None."""
+        return self._executors.get(name) or self._of_runs.get(name, {}).get(run)
+
+    def knows(self, name: str) -> bool:
+        """Say whether a tool was declared or bound."""
+        return name in self._tools or name in self._executors or name in self._of_runs
 
     def takes_nothing(self, name: str) -> bool:
         """Say whether a tool is known to take no arguments at all."""
@@ -228,7 +251,7 @@ class Toolbox:
         policy = self.policy(name)
         if policy.input_fields:
             return policy.input_fields
-        executor = self._executors.get(name)
+        executor = self._executors.get(name) or next(iter(self._of_runs.get(name, {}).values()), None)
         names = () if executor is None else _by_keyword(executor)
         if names:
             return names

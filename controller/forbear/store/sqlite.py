@@ -255,6 +255,7 @@ class SqliteStore:
             try:
                 guard.acquire()
                 try:
+                    guard.check()
                     connection.execute("BEGIN IMMEDIATE")
                     done = work(connection)
                     if tell:

@@ -141,6 +141,49 @@ def test_misuse_is_one_line(desk: Path, target: str, named: str, capsys: pytest.
     assert named in line
 
 
+HOSTILE = """
+class Proxy:
+    def __getattr__(self, name): raise RuntimeError("aPlantedSecret0042")
+
+def charge(amount: int): return 1
+
+proxy = Proxy()
+listed = [charge, proxy]
+named = {"pay": charge, "refund": charge}
+"""
+
+
+@pytest.mark.parametrize("target", ["proxy", "listed", "proxy.inner"])
+def test_an_object_that_raises_is_one_line(desk: Path, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an object raises that is only looked at is no traceback, and its text is not shown."""
+    (desk / "hostile_desk.py").write_text(HOSTILE, "utf-8")
+    assert main(["doctor", f"hostile_desk:{target}"]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "raised RuntimeError" in said.err
+    assert "Planted" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "leaves", ["raise SystemExit('aPlantedSecret0042')", "raise ImportError('aPlantedSecret0042')"]
+)
+def test_a_module_that_leaves_is_one_line(desk: Path, leaves: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that exits while it is imported does not end the command with its own text."""
+    name = f"leaving_desk_{len(leaves)}"
+    (desk / f"{name}.py").write_text(leaves, "utf-8")
+    assert main(["doctor", f"{name}:tools"]) == 2
+    said = capsys.readouterr()
+    assert "importing" in said.err
+    assert "Planted" not in said.out + said.err
+
+
+def test_functions_have_the_names_that_a_mapping_gives_them(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a model calls is the key of the mapping, so the proposed policy is about it."""
+    (desk / "hostile_desk.py").write_text(HOSTILE, "utf-8")
+    _, found = told(capsys, "hostile_desk:named")
+    assert [tool["name"] for tool in found["tools"]] == ["pay", "refund"]
+
+
 def test_a_list_of_tools_in_a_file(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ListToolsResult as JSON is read like the answer of a server."""
     tools = [{"name": "send_mail", "inputSchema": {"properties": {"to": {}}}, "annotations": {"readOnlyHint": True}}]
