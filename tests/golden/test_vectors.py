@@ -22,7 +22,7 @@ def lines(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", ["journeys.jsonl", "journeys_more.jsonl", "signals.jsonl"])
+@pytest.mark.parametrize("name", ["journeys.jsonl", "journeys_more.jsonl", "signals.jsonl", "signals_more.jsonl"])
 def test_every_recorded_vector_is_met(name: str) -> None:
     """What the vectors expect is what is decided."""
     report = run([HERE / name])
