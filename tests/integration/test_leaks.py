@@ -16,7 +16,7 @@ import pytest
 from forbear import Controller, Refused
 from forbear.contract import Grpc, Http, McpError, header_pairs, mcp_result
 from forbear.testing.clock import ManualClock, SequenceIds
-from tests.integration.hostile import CORE, FORMS, SECRET, journal_texts, leaks, prompts, told
+from tests.integration.hostile import CORE, FORMS, SECRET, Watch, journal_texts, leaks, prompts, told
 
 MEGABYTE = 1024 * 1024
 
@@ -153,9 +153,17 @@ TOOLS: dict[str, Callable[..., object]] = {
 
 
 @pytest.fixture
-def controller() -> Iterator[Controller]:
+def watch() -> Watch:
+    """What telemetry takes away."""
+    return Watch()
+
+
+@pytest.fixture
+def controller(watch: Watch) -> Iterator[Controller]:
     """A controller whose calls are short."""
-    with Controller.open(":memory:", clock=ManualClock(), ids=SequenceIds(), worker=False) as opened:
+    with Controller.open(
+        ":memory:", clock=ManualClock(), ids=SequenceIds(), worker=False, observer=watch.observers
+    ) as opened:
         yield opened
 
 
@@ -188,6 +196,7 @@ def test_a_planted_secret_is_nowhere(
     name: str,
     policy: str,
     controller: Controller,
+    watch: Watch,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -207,9 +216,12 @@ def test_a_planted_secret_is_nowhere(
         for ready in handle.inbox():
             texts += told(ready)
         texts += [repr(handle), *prompts(controller), *journal_texts(controller)]
+    controller.close()
+    left = watch.texts(caplog.records)
+    assert len(left) > 2, "telemetry says nothing"
     texts += [str(one.message) for one in warned] + [record.getMessage() for record in caplog.records]
     printed = capsys.readouterr()
-    assert leaks([*texts, printed.out, printed.err]) == []
+    assert leaks([*texts, *left, printed.out, printed.err]) == []
     assert all(len(text.encode()) < 4096 for text in texts)
 
 
