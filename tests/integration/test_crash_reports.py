@@ -209,12 +209,15 @@ def test_an_applications_own_error_is_left_alone(controller: Controller, store: 
     def failing() -> None:
         raise LookupError("ours")
 
-    store.fails = True
-    with pytest.raises(StoreError) as raised:
+    def handling() -> None:
         try:
             failing()
         except LookupError:
             controller.call("t", {"n": 1}, run="r", step="s", execute=lambda **_: 1, wait=False)
+
+    store.fails = True
+    with pytest.raises(StoreError) as raised:
+        handling()
     context = raised.value.__context__
     while context is not None and not isinstance(context, LookupError):
         context = context.__context__
@@ -231,7 +234,11 @@ def test_a_mistake_of_the_controller_itself_is_an_answer_without_its_words(
         raise RuntimeError(f"unexpected {SECRET}")
 
     ran: list[int] = []
-    governed = govern(lambda n: ran.append(n), controller, name="t", run="r")
+
+    def record(n: int) -> None:
+        ran.append(n)
+
+    governed = govern(record, controller, name="t", run="r")
     monkeypatch.setattr("forbear.runtime.program.decide", broken)
     with pytest.warns(RuntimeWarning, match="RuntimeError") as warned:
         answer = governed(n=1)

@@ -32,7 +32,7 @@ from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear_adapters.http import over_httpx
 from tests.integration import fault_server as fs
-from tests.integration.hostile import CORE, SECRET, Watch, journal_texts, leaks, lines, prompts, told
+from tests.integration.hostile import CORE, SECRET, Watch, journal_texts, leaks, prompts, told
 
 PATIENT, IMPATIENT = 10.0, 0.7
 HOST = "internal-gateway.example"

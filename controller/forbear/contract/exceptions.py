@@ -235,7 +235,7 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
             package, _, short = names[0].partition(".") if names else ("", "", "")
             if package in ("psycopg", "psycopg2", "asyncpg") and state is None:
                 state = table.sqlstate_classes.get(short)
-    if state is not None and case.writes and not _is_of_database(facts):
+    if state is not None and case.writes and not is_of_database(facts):
         return None
     if state is not None:
         row = table.sqlstates.get(state) or table.sqlstates.get(state[:2])
@@ -246,7 +246,7 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
     return None
 
 
-def _is_of_database(facts: RaisedFacts) -> bool:
+def is_of_database(facts: RaisedFacts) -> bool:
     """Tell whether an exception is a database client's own; a record without a module is taken at its word."""
     return not facts.names or any(name.partition(".")[0] in ("", *_DATABASES) for name in facts.names)
 
