@@ -148,7 +148,7 @@ def report(error: BaseException) -> list[str]:
     """Return what reporters make of an error: with variables, in the standard library's way and in rich's."""
     printed = io.StringIO()
     shown = Traceback.from_exception(
-        type(error), error, error.__traceback__, show_locals=True, locals_max_string=None, locals_max_length=None
+        type(error), error, error.__traceback__, show_locals=True, locals_max_string=10_000, locals_max_length=1_000
     )
     Console(file=printed, width=1000).print(shown)
     written = traceback.TracebackException.from_exception(error, capture_locals=True)

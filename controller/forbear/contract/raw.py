@@ -8,8 +8,14 @@ from typing import Final, cast
 
 Headers = tuple[tuple[str, str], ...]
 
-# Only so many header fields are looked at; a field value longer than this proves nothing (it is never cut and read).
+# Only so many header fields are looked at; behind them, and up to `MAX_SEEN`, those that may say when to come back.
 MAX_HEADERS: Final = 2000
+MAX_SEEN: Final = 20_000
+_LONGEST: Final = 64
+_TELLING: Final = frozenset(
+    "retry-after retry-after-ms x-ms-retry-after-ms ratelimit ratelimit-reset ratelimit-remaining x-ratelimit-reset "
+    "x-ratelimit-remaining x-rate-limit-reset x-rate-limit-remaining date age".split()
+)
 
 
 class Absent:
@@ -189,8 +195,8 @@ def header_pairs(headers: object) -> Headers:
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
         return ()
     pairs: list[tuple[str, str]] = []
-    for item in cast("Iterable[object]", items):
-        if len(pairs) >= MAX_HEADERS:
+    for seen, item in enumerate(cast("Iterable[object]", items)):
+        if seen >= MAX_SEEN or len(pairs) >= 2 * MAX_HEADERS:
             break
         if not isinstance(item, (tuple, list)):
             continue
@@ -198,9 +204,14 @@ def header_pairs(headers: object) -> Headers:
         if len(members) != 2:
             continue
         name, value = _text(members[0]), _text(members[1])
-        if name is not None and value is not None:
+        if name is not None and value is not None and (len(pairs) < MAX_HEADERS or is_telling(name)):
             pairs.append((name, value))
     return tuple(pairs)
+
+
+def is_telling(name: str) -> bool:
+    """Tell whether a field may say when to come back: such fields count also behind thousands of others."""
+    return len(name) < _LONGEST and name.lower() in _TELLING
 
 
 def _text(value: object) -> str | None:
