@@ -186,7 +186,8 @@ class Account:
     # Actions whose tool asked for a person, and no person answered yet; actions whose tool asked in this turn.
     must_ask: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
-    framework: frozenset[tuple[str, str]] = frozenset()
+    # Action, fingerprint, and until when a tool's question through the framework stands.
+    framework: frozenset[tuple[str, str, datetime]] = frozenset()
     doubts: tuple[Doubt, ...] = ()
     keys_used: frozenset[str] = frozenset()
     # Action -> fingerprint that was refused with retry_after and had no other answer since.
@@ -304,6 +305,9 @@ class Account:
             for ban in self.bans
         )
 
+    def _is_asked_by_framework(self, action: str, fingerprint: str, now: datetime) -> bool:
+        return any(entry[:2] == (action, fingerprint) and now < entry[2] for entry in self.framework)
+
     def _is_open(self, action: str, number: int) -> bool:
         return any(o.action == action and o.number == number for o in self.open)
 
@@ -314,6 +318,8 @@ class Account:
         self.steps = tuple(replace(st, idle=0) if st.run in runs else st for st in self.steps)
 
     def _end_doubt(self, action: str) -> None:
+        # What starts after the verdict repeats what was unknown, not what was refused before it.
+        self._forget_wait(action)
         self.doubts = tuple(d for d in self.doubts if d.action != action)
         self.keys_used -= {action}
         mine = [b for b in self.bans if b.cause is Cause.UNKNOWN and b.by == action]

@@ -85,7 +85,7 @@ class Monitor(Starts, People):
             case Reconnected():
                 m._reconnected(key, now, before)
             case TurnBegan():
-                m._turn()
+                m._turn(after)
             case RunRestarted():
                 m.done = tuple(replace(d, owed=not d.is_read) for d in m.done)
             case Lifted():
@@ -129,7 +129,7 @@ class Monitor(Starts, People):
         m._owes(after, now, decision)
         return m
 
-    def _turn(self) -> None:
+    def _turn(self, after: Snapshot) -> None:
         self.bans = tuple(
             replace(b, probed=b.cause is not Cause.REFUSAL, told_now=False) for b in self.bans if not b.ends_with_turn
         )
@@ -152,6 +152,8 @@ class Monitor(Starts, People):
         self.noes = 0
         self.denials = ()
         self.same = ()
+        # What the controller does not keep waiting is proposed anew: then it is no retry.
+        self.waits = tuple(w for w in self.waits if isinstance(after.actions[w[0]].phase, Waiting))
 
     def _lift(self, event: Lifted, hold: Hold | None) -> None:
         if event.run is not None:
