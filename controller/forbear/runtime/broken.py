@@ -80,7 +80,7 @@ def record_flow(engine: Engine, reply: Reply, arguments: object, error: Exceptio
         scrub = Scrub(secret_values(given, policy.secret) if readable else ())
         return piece_of(about, key=key, raw=None, error=error, trail=None, scrub=scrub)
 
-    yield from transact(keep(reply.envelope.request_id, make), None)
+    yield from transact(keep(reply.envelope.request_id, make, quiet=True), None)
 
 
 def _type_name(value: object) -> str:
