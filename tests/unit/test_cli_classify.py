@@ -51,7 +51,16 @@ def classified(
         ({"kind": "exception", "module": "desk", "class": "Closed"}, "do_not_retry", "policy: exception_rules[0]"),
         ({"kind": "exception", "module": "httpx", "class": "ReadTimeout"}, "inspect_outcome", "httpx.ReadTimeout"),
         ({"kind": "exception", "module": "x", "class": "Y", "status": 401}, "do_not_retry", "HTTP status 401"),
-        ({"kind": "exception", "module": "x", "class": "Y", "sqlstate": "40001"}, "retry_after", "SQLSTATE 40001"),
+        (
+            {"kind": "exception", "module": "psycopg", "class": "Y", "sqlstate": "40001"},
+            "retry_after",
+            "SQLSTATE 40001",
+        ),
+        (
+            {"kind": "exception", "module": "x", "class": "Y", "sqlstate": "40001"},
+            "inspect_outcome",
+            "a SQLSTATE that an exception of somebody else carries",
+        ),
         ({"kind": "mcp", "result": {"isError": True, "content": []}}, "repair_input", "MCP isError"),
         ({"kind": "mcp", "error": {"code": -32602}}, "repair_input", "JSON-RPC error code, made by server"),
         ({"kind": "grpc", "code": "UNAVAILABLE"}, "inspect_outcome", "gRPC status code"),

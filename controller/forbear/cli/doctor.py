@@ -11,7 +11,7 @@ import typer
 
 from forbear.cli.objects import find
 from forbear.cli.terminal import FOUND, OK, count, note, say
-from forbear.errors import ConfigError, UsageError
+from forbear.errors import ConfigError, ForbearError, UsageError
 
 if TYPE_CHECKING:
     from forbear.doctor.examine import Diagnosis

@@ -6,6 +6,7 @@ conventions, the protocol. No text of the result is shown: names of rules, field
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,9 +17,10 @@ from forbear.contract.body import member, parsed, text_of
 from forbear.contract.case import Case, Conventions
 from forbear.contract.catalogue import Catalogue, instant_text
 from forbear.contract.classify import classify, poll_finished
-from forbear.contract.exceptions import classes
+from forbear.contract.exceptions import classes, is_of_database
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.mcp import first_text
+from forbear.contract.raised import facts_of
 from forbear.contract.raw import ABSENT, Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
 from forbear.contract.rules import by_exception, by_status, by_text
 from forbear.core.policy import ToolPolicy
@@ -28,7 +30,15 @@ from forbear.core.view import view_text
 from forbear.core.vocabulary import Effect, Recovery
 
 _GRPC_DETAILS: Final = frozenset({"RetryInfo", "ErrorInfo", "BadRequest"})
-_TIMED: Final = ("retry-after", "retry-after-ms", "x-ms-retry-after-ms", "ratelimit", "date")
+# Header fields and words that may be repeated: everything else in a result is text of others.
+_TIMED: Final = (
+    "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "ratelimit", "ratelimit-reset", "x-ratelimit-reset",
+    "x-rate-limit-reset", "date",
+)  # fmt: skip
+_PHASES: Final = frozenset(
+    "build pool connect write read response response_body execute in_tool before_send after_send".split()
+)
+_SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +114,14 @@ def _decided_by(raw: Raw, case: Case, envelope: Envelope, profile: str) -> str:
         case Http():
             return _http(raw, case, envelope, profile)
         case Raised():
-            return f"the exception's class, {type(raw.error).__qualname__}"
+            return _exception(facts_of(raw), case)
         case RaisedFacts():
             return _exception(raw, case)
         case Mcp():
             return _mcp(raw, case)
         case McpError():
-            return f"JSON-RPC error code, made by {raw.origin}" + ("" if raw.tool_listed else ", tool not listed")
+            origin = raw.origin if raw.origin in ("server", "sdk") else "unknown"
+            return f"JSON-RPC error code, made by {origin}" + ("" if raw.tool_listed else ", tool not listed")
         case Grpc():
             return _grpc(raw, case, envelope)
         case Process():
@@ -208,9 +219,10 @@ def _http(raw: Http, case: Case, envelope: Envelope, profile: str) -> str:
             why += f", by the conventions of {profile}"
     if envelope.reset_at is not None:
         present = {name.lower() for name, _ in raw.headers}
-        told: list[str] = [name for name in _TIMED if name in present] or sorted(
-            name for name in present if "ratelimit" in name or "rate-limit" in name or "retry" in name
-        )
+        told: list[str] = [name for name in _TIMED if name in present]
+        if not told and any("limit" in name or "retry" in name or "reset" in name for name in present):
+            # What a service calls its fields is its own text.
+            told = ["a quota's header field"]
         why += f", time from {', '.join(told[:3])}" if told else ", time from the body"
     return why
 
@@ -222,7 +234,9 @@ def _exception(raw: RaisedFacts, case: Case) -> str:
     if raw.status is not None:
         return f"HTTP status {raw.status} that the exception carries"
     if raw.sqlstate is not None:
-        return f"SQLSTATE {raw.sqlstate}"
+        if case.writes and not is_of_database(raw):
+            return "a SQLSTATE that an exception of somebody else carries"
+        return f"SQLSTATE {raw.sqlstate}" if _SQLSTATE.fullmatch(raw.sqlstate) else "SQLSTATE"
     table = classes()
     path = [names[0] for names in (raw.names, *raw.chain) if names]
     known = [f"{name} ({', '.join(_kinds(name))})" for name in path[:4] if _kinds(name) or name in table.answered]
@@ -232,7 +246,7 @@ def _exception(raw: RaisedFacts, case: Case) -> str:
         attempts = "attempts not known"
     else:
         attempts = "one attempt" if client.single_attempt else "maybe several attempts"
-    return f"{why}; phase {raw.phase}, {attempts}"
+    return f"{why}; phase {raw.phase if raw.phase in _PHASES else 'unknown'}, {attempts}"
 
 
 def _kinds(name: str) -> list[str]:

@@ -5,17 +5,21 @@ Nothing is decided here: there is no state to decide on.
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
+from forbear.audit.record import About, piece_of
+from forbear.audit.redact import Scrub, secret_values
 from forbear.contract import Raw
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import COMPLETED, Answer, Executed, Outcome, Recovery
 from forbear.observe.notice import Unrecorded
 from forbear.runtime.calls import arguments_of, build, frozen_arguments
+from forbear.runtime.effects import keep
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.results import payload
-from forbear.runtime.steps import Executor, Flow, Perform, Signals, perform
+from forbear.runtime.steps import Executor, Flow, Perform, Signals, perform, transact
 
 # Not the core's rules: no decision was made.
 RULE_BROKEN: Final = Unrecorded.PROPOSED
@@ -44,6 +48,52 @@ def _tell(engine: Engine, reply: Reply, rule: Unrecorded, attempt: int = 0) -> N
     if engine.observing is not None:
         engine.observing.unrecorded(reply, rule, attempt)
         engine.tell()
+
+
+def broken_flow(engine: Engine, ask: Ask, error: Exception) -> Flow[Reply]:
+    """Answer a call that did not run because nothing could be decided, and leave operators a record of why."""
+    reply = broken_reply(engine, ask)
+    yield from record_flow(engine, reply, ask.arguments, error)
+    return reply
+
+
+def record_flow(engine: Engine, reply: Reply, arguments: object, error: Exception) -> Flow[None]:
+    """Keep what made the controller fail with the evidence: the journal cannot be written, and the request id is told.
+
+    Never raises for evidence that cannot be kept either.
+    """
+    if engine.world.evidence is None:
+        return
+
+    def make(key: bytes) -> bytes:
+        policy = engine.tools.known_policy(reply.tool)
+        given, readable = arguments_of(arguments)
+        about = About(
+            request_id=reply.envelope.request_id,
+            run=reply.run,
+            principal="",
+            tool=reply.tool,
+            source="",
+            step=reply.step,
+            call_id=reply.call_id,
+            attempt=0,
+            fingerprint="",
+            policy=policy.digest,
+            how="controller_failed",
+            code=reply.envelope.code,
+            outcome=reply.envelope.outcome.value,
+            trace_id=engine.trace_id(),
+            labels=engine.labels,
+            arguments=json.dumps(given, sort_keys=True, default=_type_name) if readable else "",
+        )
+        scrub = Scrub(secret_values(given, policy.secret) if readable else ())
+        return piece_of(about, key=key, raw=None, error=error, trail=None, scrub=scrub)
+
+    yield from transact(keep(reply.envelope.request_id, make, quiet=True), None)
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__
 
 
 def unrecorded_reply(engine: Engine, attempt: Attempt, raw: Raw, *, rule: Unrecorded = RULE_UNRECORDED) -> Reply:

@@ -19,9 +19,10 @@ from forbear.errors import ConfigError, StoreError, UsageError
 from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
-from forbear.runtime.broken import broken_reply
+from forbear.runtime.broken import broken_flow
 from forbear.runtime.calling import USUAL, Manner, acall, call, traced_acall, traced_call
 from forbear.runtime.clock import SystemClock, SystemIds
+from forbear.runtime.crash import bare
 from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
@@ -296,7 +297,11 @@ class Controller:
         if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
         executor = self._asking.executor(tool, execute)
-        return self._call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        try:
+            return self._call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     async def acall(
         self,
@@ -311,7 +316,13 @@ class Controller:
     ) -> Reply:
         """Do what `call` does, in a task: the tool and the approval rule may be async."""
         executor = self._asking.executor(tool, execute)
-        return await self._acall(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        try:
+            return await self._acall(
+                self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait)
+            )
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 
@@ -325,9 +336,10 @@ class Controller:
         ask = self._asking.ask(tool, arguments, where)
         try:
             return self._marked(run_flow(propose_flow(self._engine, ask), self._engine))
-        except StoreError:
-            if answers_broken(on_broken):
-                return broken_reply(self._engine, ask)
+        except Exception as error:
+            if isinstance(error, StoreError) and answers_broken(on_broken):
+                return run_flow(broken_flow(self._engine, ask, error), self._engine)
+            bare(error)
             raise
 
     async def apropose(
@@ -337,9 +349,10 @@ class Controller:
         ask = self._asking.ask(tool, arguments, where)
         try:
             return self._marked(await arun_flow(propose_flow(self._engine, ask), self._engine))
-        except StoreError:
-            if answers_broken(on_broken):
-                return broken_reply(self._engine, ask)
+        except Exception as error:
+            if isinstance(error, StoreError) and answers_broken(on_broken):
+                return await arun_flow(broken_flow(self._engine, ask, error), self._engine)
+            bare(error)
             raise
 
     def settle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
@@ -356,12 +369,20 @@ class Controller:
             StoreError: the store cannot be written; the end is committed before the tree's next decision.
         """
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
-        return self._marked(run_flow(flow, self._engine), attempt)
+        try:
+            return self._marked(run_flow(flow, self._engine), attempt)
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     async def asettle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
         """Do what `settle` does, in a task."""
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
-        return self._marked(await arun_flow(flow, self._engine), attempt)
+        try:
+            return self._marked(await arun_flow(flow, self._engine), attempt)
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     def keep(self, tool: str, arguments: object, value: object, **where: Unpack[Where]) -> bool:
         """Keep what a call returned, so that the same call (run, step, call id, arguments) is answered from the record.
@@ -436,11 +457,19 @@ class Controller:
         Raises:
             StoreError: the store cannot be used; what was done before stays done.
         """
-        return self._passes.work()
+        try:
+            return self._passes.work()
+        except Exception as error:
+            bare(error)
+            raise
 
     async def awork(self) -> list[Reply]:
         """Do what `work` does, in a task; due calls run at the same time."""
-        return await self._passes.awork()
+        try:
+            return await self._passes.awork()
+        except Exception as error:
+            bare(error)
+            raise
 
     def due(self) -> list[Reply]:
         """Claim everything that is due now, for callers that execute by themselves.

@@ -48,6 +48,8 @@ class Keep:
     request_id: str
     # Makes the piece with the key of argument digests.
     make: Callable[[bytes], bytes]
+    # Nobody is warned where it cannot be written: the answer says already that the controller is broken.
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +136,9 @@ def fetch(scope: str, kind: str, key: str) -> Program[Row | None]:
     return got
 
 
-def keep(request_id: str, make: Callable[[bytes], bytes]) -> Program[str]:
+def keep(request_id: str, make: Callable[[bytes], bytes], *, quiet: bool = False) -> Program[str]:
     """Return the digest of a piece of evidence that was written."""
-    got = yield Keep(request_id=request_id, make=make)
+    got = yield Keep(request_id=request_id, make=make, quiet=quiet)
     assert isinstance(got, str)
     return got
 

@@ -15,7 +15,7 @@ from forbear.core.events import Cancelled, Woke
 from forbear.core.values import Call
 from forbear.core.vocabulary import Answer, Mode
 from forbear.errors import StoreError
-from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
+from forbear.runtime.broken import broken_flow, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
@@ -139,11 +139,11 @@ def call_flow(
     answers_broken = answers_broken or observed
     try:
         reply = yield from propose_flow(engine, ask)
-    except StoreError:
+    except StoreError as error:
         if observed:
             return (yield from ungoverned_flow(engine, ask, executor, signals))
         if answers_broken:
-            return broken_reply(engine, ask)
+            return (yield from broken_flow(engine, ask, error))
         raise
     return (
         yield from answer_flow(

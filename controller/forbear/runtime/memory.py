@@ -273,7 +273,7 @@ class WorkingSet:
         try:
             return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
         except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
-            if not self._warned:
+            if not self._warned and not effect.quiet:
                 self._warned = True
                 warnings.warn(
                     f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +18,7 @@ from forbear.contract import (
     Value,
     builtin_catalogue,
     classify,
+    header_pairs,
     load_profile,
     mcp_result,
     profile_names,
@@ -89,6 +90,7 @@ INPUTS: dict[str, Any] = {
     "64 KB in a field": Http(status=429, headers=(("Retry-After", "9" * 65_536), ("RateLimit", '"a";r=0,' * 8_192))),
     "64 KB of a date": Http(status=429, headers=(("Retry-After", "Tue, " * 13_000), ("Date", "Tue, " * 13_000))),
     "10,000 fields": Http(status=503, headers=tuple((f"X-RateLimit-Reset-{n}", "5") for n in range(10_000))),
+    "10,000 fields that tell nothing": Http(status=503, headers=tuple((f"X-Pad-{n}", "5") for n in range(10_000))),
     "10,000 times one field": Http(status=429, headers=(("retry-AFTER", "5"),) * 10_000),
     "10 MB of a value": Value("Error: " + "x" * TEN_MEGABYTES),
     "10 MB of MCP text": mcp_result({"isError": True, "content": [{"type": "text", "text": "{" * TEN_MEGABYTES}]}),
@@ -225,3 +227,13 @@ def test_what_is_no_number_is_never_a_time(value: str) -> None:
         said = classify(raw, policy=POLICIES["plain"], arguments={}, now=NOW, catalogue=builtin_catalogue())
         assert said.reset_at is None
         assert said.recovery in (Recovery.RETRY_AFTER, Recovery.DO_NOT_RETRY)
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["pairs", "as received"])
+def test_a_time_behind_thousands_of_fields_counts(raw: bool) -> None:
+    """Padding makes nothing more permissive: what is asked for is found behind it."""
+    fields = [*((f"X-Pad-{n}", "1") for n in range(9_998)), ("Retry-AFTER", "600"), ("Date", "x")]
+    headers = header_pairs(fields) if raw else tuple(fields)
+    http = Http(status=429, headers=headers)
+    said = classify(http, policy=POLICIES["plain"], arguments={}, now=NOW, catalogue=builtin_catalogue())
+    assert said.reset_at == NOW + timedelta(seconds=600)

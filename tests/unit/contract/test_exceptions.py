@@ -428,3 +428,22 @@ def test_a_rule_about_groups_is_kept(judge: Any) -> None:
         "pay", effect="write", exception_rules=[{"exception": "builtins.ExceptionGroup", "recovery": "do_not_retry"}]
     )
     assert judge(Raised(grouped(ConnectionRefusedError(), 2)), policy).recovery is Recovery.DO_NOT_RETRY
+
+
+def test_a_sqlstate_that_somebody_else_carries_repeats_no_write(judge: Any) -> None:
+    """A tool's own error over a rolled back statement says nothing about the statements before it."""
+    behind = of("psycopg.errors", "SerializationFailure")()
+    behind.sqlstate = "40001"
+    wrapped = caused(of("orders", "OrderFailed")(SECRET), behind)
+    assert judge(Raised(wrapped, "unknown"), "write").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(Raised(wrapped, "unknown"), "read").recovery is Recovery.RETRY_AFTER
+    assert judge(Raised(behind, "unknown"), "write").recovery is Recovery.RETRY_AFTER
+
+
+def test_an_exception_is_no_success(judge: Any) -> None:
+    """Where a client could not use the answer, a status of success makes no result of it, unless the author says so."""
+    facts = RaisedFacts(names=("aiohttp.ContentTypeError",), phase="response_body", status=200)
+    assert judge(facts, "write").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(facts, "read").recovery is Recovery.RETRY_AFTER
+    declared = tool_policy("t", effect="read", status_rules=[{"status": 204, "outcome": "empty"}])
+    assert judge(RaisedFacts(names=("sdk.NoContent",), status=204), policy=declared).outcome is Outcome.EMPTY
