@@ -399,9 +399,10 @@ def test_recorded_exceptions_without_a_module(judge: Any) -> None:
 
 def grouped(error: Exception, depth: int) -> Exception:
     """Return an exception in groups of one."""
+    held: list[Exception] = [error]
     for _ in range(depth):
-        error = ExceptionGroup("unhandled errors in a TaskGroup", [error])
-    return error
+        held = [ExceptionGroup("unhandled errors in a TaskGroup", held)]
+    return held[0]
 
 
 @pytest.mark.parametrize(("depth", "code"), [(1, "NOT_SENT"), (3, "NOT_SENT"), (500, "OUTCOME_UNKNOWN")])
