@@ -24,7 +24,8 @@ A cell is: what happens to a *write* · how far the request came, as far as anyb
 
 - **wait** (`retry_after`): it certainly did not run, and is tried once more. **look** (`inspect_outcome`): it may have run, and is held
   until that is known. **stop** (`do_not_retry`).
-- A *read* waits in every row, but for a wrong certificate (as the write) and a redirect that was not followed (stop).
+- A *read* waits in every row, but for a wrong certificate (as the write), a redirect that was not followed (stop), and half a head
+  with `urllib`, whose empty body the tool cannot parse (`repair_input`).
 - How far: `connect` (a hook of ours saw that nothing was sent), `sent` (a first byte may have left), `answered` (a head was received);
   `attempted`: the hook sees attempts and no steps; `-`: no hook, only the exception speaks.
 - Postgres, Redis (or Valkey) and the gRPC server are real ones behind a relay: each order that arrived was carried out,

@@ -52,9 +52,8 @@ def caused(count: int) -> Exception:
     return error
 
 
-def grouped(count: int) -> Exception:
+def grouped(count: int, error: Exception) -> Exception:
     """Return an exception in so many groups."""
-    error: Exception = OSError()
     for _ in range(count):
         error = ExceptionGroup("", [error])
     return error
@@ -108,7 +107,7 @@ INPUTS: dict[str, Any] = {
     "64 KB of gRPC details": rpc_error(b"\x08\x08" + b"\x1a\x02\x0a\x00" * 16_000),
     "10,000 fields of gRPC metadata": rpc_error(b"", more=10_000),
     "10,000 causes": Raised(caused(10_000)),
-    "10,000 groups": Raised(grouped(10_000)),
+    "10,000 groups": Raised(grouped(10_000, OSError())),
     "10,000 exceptions in a group": Raised(ExceptionGroup("", [OSError(n) for n in range(10_000)])),
 }
 POLICIES = {
