@@ -49,12 +49,20 @@ class _Rules:
 
     def step(self, state: RetryCallState) -> NextStep | None:
         """Return what the outcome of this attempt means, once an attempt; None = it is no answer and goes on."""
+        return self._kept(state).step
+
+    def seconds(self, state: RetryCallState) -> float | None:
+        """Return how long to wait inside the call before the one more attempt, or None where there is none."""
+        return self._kept(state).seconds
+
+    def _kept(self, state: RetryCallState) -> _Kept:
         kept: object = getattr(state, _KEPT, None)
         if isinstance(kept, _Kept) and kept.attempt == state.attempt_number and kept.outcome is state.outcome:
-            return kept.step
+            return kept
         step = self._step(state)
-        setattr(state, _KEPT, _Kept(state.attempt_number, state.outcome, step))
-        return step
+        made = _Kept(state.attempt_number, state.outcome, step, self._seconds(step))
+        setattr(state, _KEPT, made)
+        return made
 
     def _step(self, state: RetryCallState) -> NextStep | None:
         outcome = state.outcome
@@ -66,8 +74,7 @@ class _Rules:
         result: object = error if error is not None else outcome.result()
         return self.policy.next_step(result, state.attempt_number, self.policy.now())
 
-    def seconds(self, step: NextStep | None) -> float | None:
-        """Return how long to wait inside the call before the one more attempt, or None where there is none."""
+    def _seconds(self, step: NextStep | None) -> float | None:
         if step is None or step.retry_at is None or step.to_do is not ToDo.RETRY_AT:
             return None
         wait_for = step.retry_at - self.policy.now()
@@ -80,6 +87,8 @@ class _Kept:
     # tenacity's own object for one outcome, compared by identity.
     outcome: object
     step: NextStep | None
+    # One reading of the clock: tenacity asks for the wait before it asks whether there is one.
+    seconds: float | None
 
 
 class _Retry(retry_base):
@@ -100,7 +109,7 @@ class _Wait(wait_base):
         self._rules = rules
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        return self._rules.seconds(self._rules.step(retry_state)) or 0.0
+        return self._rules.seconds(retry_state) or 0.0
 
 
 class _Stop(stop_base):
@@ -110,7 +119,7 @@ class _Stop(stop_base):
         self._rules = rules
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        return self._rules.seconds(self._rules.step(retry_state)) is None
+        return self._rules.seconds(retry_state) is None
 
 
 def recovery(
@@ -124,7 +133,8 @@ def recovery(
 
     A refusal is never executed again. What may be tried once more is, once, not before the time that the result named,
     and only where that is within `inline_wait`. What does not complete is *returned*, never raised: exception text goes
-    nowhere. Cancellation and KeyboardInterrupt go on untouched.
+    nowhere. Cancellation and KeyboardInterrupt go on untouched. A block (`for attempt in Retrying(…)`) gets no value, so
+    there the exception of the last attempt goes on.
 
     Args:
         policy: The rules; default: one of `policy_fields`.
@@ -142,6 +152,10 @@ def recovery(
     def give(retry_state: RetryCallState) -> object:
         step = rules.step(retry_state)
         assert step is not None, "tenacity calls this only for outcomes that are answers"
+        outcome = retry_state.outcome
+        if retry_state.fn is None and outcome is not None and outcome.failed:
+            # `for attempt in Retrying(…)`: nobody gets what is returned, and the code after the loop would go on.
+            raise outcome.exception() or AssertionError
         return _given(step, gives)
 
     return Parts(retry=_Retry(rules), wait=_Wait(rules), stop=_Stop(rules), retry_error_callback=give)

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from forbear.contract.raw import Grpc, Headers, McpError, Raised, RaisedFacts, header_pairs
+from forbear.contract.rpc_status import details_of
 
 _MAX_CAUSES: Final = 16
 _MAX_BASES: Final = 24
 _MAX_ARGUMENTS: Final = 4
 # The tool's own mistakes, where no boundary was reached (design section 5).
 _OWN_CODE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+# The operating system's answer that a file is not there, or is there already (decision 40).
+_FILES: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 # Attributes in which libraries keep the exception behind the exception.
 _HIDDEN_CAUSES: Final = ("reason", "orig", "os_error", "last_exc")
 
@@ -79,7 +82,7 @@ def phase_of(error: BaseException, *, reached: bool) -> str:
         error: What the tool raised.
         reached: Somebody marked a boundary (a connection was started, bytes were sent).
     """
-    return "in_tool" if not reached and isinstance(error, _OWN_CODE) else "unknown"
+    return "in_tool" if not reached and isinstance(error, (*_OWN_CODE, *_FILES)) else "unknown"
 
 
 def _number(value: object) -> int | None:
@@ -162,9 +165,14 @@ def protocol_error(error: BaseException) -> Grpc | McpError | None:
     """Return the protocol's own error that a client's exception stands for, or None."""
     names = _names(error)
     if "grpc.RpcError" in names:
-        code = _attribute(_called(error, "code"), "name")
-        trailing = header_pairs(_called(error, "trailing_metadata"))
-        return Grpc(code=code if isinstance(code, str) else "UNKNOWN", trailing_metadata=trailing)
+        status, metadata = _called(error, "code"), _called(error, "trailing_metadata")
+        code, numbers = _attribute(status, "name"), _attribute(status, "value")
+        number = cast("tuple[object, ...]", numbers)[0] if isinstance(numbers, tuple) and numbers else None
+        return Grpc(
+            code=code if isinstance(code, str) else "UNKNOWN",
+            details=details_of(metadata, number),
+            trailing_metadata=tuple(pair for pair in header_pairs(metadata) if not pair[0].endswith("-bin")),
+        )
     if "mcp.McpError" in names or "mcp.MCPError" in names:
         held = _attribute(error, "error")
         code = _attribute(held, "code") if held is not None else _attribute(error, "code")

@@ -60,7 +60,8 @@ def found_on(target: object, *, name: str, known: Sequence[ToolSource], missing:
     names = {tool.name for tool in found.tools}
     for controller in dict.fromkeys(found.controllers):
         declares = of_controller(controller)
-        found = together([found, replace(declares, tools=tuple(one for one in declares.tools if one.name in names))])
+        own = tuple(one for one in declares.tools if one.name in names)
+        found = together([found, replace(declares, tools=own, declared=tuple(one.name for one in declares.tools))])
     return _once(found)
 
 
@@ -68,12 +69,23 @@ def _walk(target: object, known: Sequence[ToolSource], depth: int) -> Found | No
     if isinstance(target, Controller):
         return of_controller(target)
     if isinstance(target, Mapping):
-        target = list(cast("Mapping[object, object]", target).values())
+        named = cast("Mapping[object, object]", target)
+        target = [_named_function(key, value) or value for key, value in named.items()]
+    if isinstance(target, Found):
+        return target
     if isinstance(target, (list, tuple, set, frozenset)):
         parts = [_walk(one, known, depth + 1) for one in cast("Sequence[object]", target)] if depth < _MAX_DEPTH else []
         return None if not parts or None in parts else together([one for one in parts if one is not None])
     of_source = next((found for source in known if (found := source(target)) is not None), None)
     return of_function(target) if of_source is None else of_source
+
+
+def _named_function(key: object, value: object) -> Found | None:
+    """Return a function under the name that a mapping gives it, as `execute` takes it."""
+    if not isinstance(key, str) or not key:
+        return None
+    found = of_function(value)
+    return None if found is None else replace(found, tools=tuple(replace(tool, name=key) for tool in found.tools))
 
 
 def together(parts: Sequence[Found]) -> Found:
@@ -83,6 +95,7 @@ def together(parts: Sequence[Found]) -> Found:
         findings=tuple(finding for part in parts for finding in part.findings),
         governed=any(part.governed for part in parts),
         controllers=tuple(one for part in parts for one in part.controllers),
+        declared=tuple(dict.fromkeys(name for part in parts for name in part.declared)),
         store=next((part.store for part in parts if part.store), ""),
         modules=tuple(dict.fromkeys(name for part in parts for name in part.modules)),
     )
@@ -96,6 +109,7 @@ def of_controller(controller: Controller) -> Found:
             name=policy.name,
             kind="declared tool",
             input_schema=_named(box.parameters(policy.name), policy.required),
+            is_guessed=box.arguments(policy.name) is None,
             remote=policy.trust == "remote",
             governed=True,
             policy=policy,

@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 
 from forbear.errors import UsageError
 
-__all__ = ["CODECS", "Codec", "Message", "Proposed", "Result", "codec_for"]
+__all__ = ["CODECS", "Codec", "Message", "Proposed", "Result", "codec_for", "message_of"]
 
 # A message (chat, Anthropic) or an item (OpenAI responses), plain JSON.
 Message = dict[str, object]
@@ -42,6 +42,10 @@ class Result:
     is_custom: bool = False
 
 
+def _never(_response: object) -> bool:
+    return False
+
+
 class FindsCalls(Protocol):
     """Finds the calls of a model's last message."""
 
@@ -67,6 +71,10 @@ class Codec:
     add: Callable[[Sequence[Message], int, Sequence[Result]], list[Message]]
     # The messages with the result of a call replaced, or None where it has none.
     replace: Callable[[Sequence[Message], Result], list[Message] | None]
+    # A response's messages with other ids of their calls, in the order of the calls. None = ids are never changed.
+    rename: Callable[[Sequence[Message], Sequence[str]], list[Message]] | None = None
+    # The API stopped a response without calls in the middle and wants to be asked to go on with it.
+    unfinished: Callable[[object], bool] = _never
 
 
 # ---- reading objects of client libraries ----------------------------------------------------------------------------
@@ -81,6 +89,37 @@ def jsonable(value: object) -> object:
         return {str(key): jsonable(member) for key, member in members.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(member) for member in cast("Sequence[object]", value)]
+    return _dumped(value)
+
+
+def message_of(value: object) -> Message:
+    """Return one message of a conversation as plain JSON, as far as it has such a form.
+
+    Raises:
+        UsageError: it is no message.
+    """
+    made = _readable(value)
+    if not isinstance(made, dict):
+        raise UsageError(f"messages: {type(value).__name__} is not a message")
+    return cast("Message", made)
+
+
+def _readable(value: object) -> object:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Mapping):
+        members = cast("Mapping[object, object]", value)
+        return {str(key): _readable(member) for key, member in members.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(member) for member in cast("Sequence[object]", value)]
+    try:
+        return _dumped(value)
+    except UsageError:
+        # The caller's own object (bytes of a picture): their client knows what to do with it.
+        return value
+
+
+def _dumped(value: object) -> object:
     for method, options in (("model_dump", {"mode": "json", "exclude_none": True}), ("to_dict", {}), ("dict", {})):
         dump = getattr(value, method, None)
         if callable(dump):
@@ -132,6 +171,10 @@ def _chat_read(response: object) -> tuple[list[Message], bool]:
     if made.get("role", "assistant") != "assistant":
         raise UsageError("response: is not a message of the assistant")
     content = made.get("content")
+    if made.get("function_call"):
+        raise UsageError(
+            "response: calls a function in the form before tools (function_call); pass tools=… in the request"
+        )
     if not {"content", "tool_calls"} & made.keys() or (any(one.get("type") == "tool_use" for one in _items(content))):
         raise _other_shape("a chat completion or its message")
     made["role"] = "assistant"
@@ -168,6 +211,16 @@ def _chat_call(call: Mapping[str, object], *, cut: bool) -> Proposed:
     return Proposed(
         call_id=_text(call.get("id")), tool=_text(function.get("name")), arguments=arguments or {}, truncated=cut
     )
+
+
+def _chat_rename(messages: Sequence[Message], ids: Sequence[str]) -> list[Message]:
+    given = iter(ids)
+    return [
+        {**message, "tool_calls": [{**call, "id": next(given)} for call in _items(message["tool_calls"])]}
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ]
 
 
 def _chat_answered(messages: Sequence[Message]) -> frozenset[str]:
@@ -243,10 +296,16 @@ def _responses_calls(messages: Sequence[Message], *, cut: bool) -> tuple[list[Pr
 
 
 def _is_of_response(item: Message) -> bool:
-    kind = item.get("type", "message")
-    if kind in _RESPONSES_CALLS:
-        return True
-    return kind == "reasoning" or (kind == "message" and item.get("role") == "assistant")
+    """Say whether the model wrote an item: not a person, and not the caller (outputs, answers to requests)."""
+    kind = _text(item.get("type", "message"))
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return not kind.endswith(("_output", "_response"))
+
+
+def _responses_rename(items: Sequence[Message], ids: Sequence[str]) -> list[Message]:
+    given = iter(ids)
+    return [{**item, "call_id": next(given)} if item.get("type") in _RESPONSES_CALLS else item for item in items]
 
 
 def _responses_answered(messages: Sequence[Message]) -> frozenset[str]:
@@ -316,6 +375,24 @@ def _anthropic_calls(messages: Sequence[Message], *, cut: bool) -> tuple[list[Pr
         ]
         return found, index + 1
     return [], len(messages)
+
+
+def _anthropic_unfinished(response: object) -> bool:
+    return _message(jsonable(response)).get("stop_reason") == "pause_turn"
+
+
+def _anthropic_rename(messages: Sequence[Message], ids: Sequence[str]) -> list[Message]:
+    given = iter(ids)
+
+    def renamed(block: Mapping[str, object]) -> Mapping[str, object]:
+        return {**block, "id": next(given)} if block.get("type") == "tool_use" else block
+
+    return [
+        {**message, "content": [renamed(block) for block in _items(message["content"])]}
+        if _blocks(message, "tool_use")
+        else message
+        for message in messages
+    ]
 
 
 def _anthropic_answered(messages: Sequence[Message]) -> frozenset[str]:
@@ -395,6 +472,7 @@ OPENAI_CHAT: Final = Codec(
     turns=_role_turns,
     add=_chat_add,
     replace=_chat_replace,
+    rename=_chat_rename,
 )
 OPENAI_RESPONSES: Final = Codec(
     name="openai-responses",
@@ -404,6 +482,7 @@ OPENAI_RESPONSES: Final = Codec(
     turns=_role_turns,
     add=_responses_add,
     replace=_responses_replace,
+    rename=_responses_rename,
 )
 ANTHROPIC: Final = Codec(
     name="anthropic",
@@ -413,6 +492,8 @@ ANTHROPIC: Final = Codec(
     turns=_anthropic_turns,
     add=_anthropic_add,
     replace=_anthropic_replace,
+    rename=_anthropic_rename,
+    unfinished=_anthropic_unfinished,
 )
 CODECS: Final[Mapping[str, Codec]] = {
     "openai-chat": OPENAI_CHAT,

@@ -18,6 +18,7 @@ from forbear.audit.evidence import EvidenceStore
 from forbear.contract import Catalogue, Http, Raised, Raw, Trail, classify, poll_finished
 from forbear.core.decision import AskHuman, Inspect, Snapshot, WakeAt
 from forbear.core.events import Returned
+from forbear.core.identity import digest
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Unknown
 from forbear.core.values import Call, Envelope
@@ -40,6 +41,10 @@ from forbear.runtime.tools import Toolbox
 from forbear.runtime.warn import warn_beside
 
 MAX_HELD_VALUES: Final = 256
+# Actions of which it is remembered which message asked for their last result.
+MAX_LOOKS: Final = 4096
+# An attempt: the root of its tree, its action (the same for equal calls of other trees), its number.
+Which = tuple[str, str, int]
 # Codes that the core puts in the place of the tool's own, whose text would say something else.
 REPLACED: Final = frozenset({"RETRY_EXHAUSTED", "NO_RESET_GIVEN", "WAIT_EXCEEDS_LIMIT"})
 _OPEN = Envelope(outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
@@ -126,9 +131,11 @@ class Engine:
         # Digests of the policies that the store knows to be in use.
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.
-        self.held_values: OrderedDict[tuple[str, int], tuple[object]] = OrderedDict()
+        self.held_values: OrderedDict[Which, tuple[object]] = OrderedDict()
+        # The message in which an action's last compared result was asked for, by root and action.
+        self._looks: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
         # How far executions came that their callers ran and have not settled yet.
-        self._trails: OrderedDict[tuple[str, int], Trail] = OrderedDict()
+        self._trails: OrderedDict[Which, Trail] = OrderedDict()
         self._secret = b""
 
     # ---- what decisions are made on ---------------------------------------------------------------------------------
@@ -173,12 +180,21 @@ class Engine:
                 if row.kind == "action" and row.scope.startswith("tree:"):
                     self.lost.setdefault(row.scope.removeprefix("tree:"), []).append(row)
 
-    def take_lost(self, root: str) -> list[Row]:
-        """Return the lost attempts of a tree, each once."""
+    def lost_of(self, root: str) -> list[Row]:
+        """Return the lost attempts of a tree. They stay until it is decided about them: nobody decides before that."""
         if not self.lost:
             return []
         with self.lost_lock:
-            return self.lost.pop(root, [])
+            return list(self.lost.get(root, ()))
+
+    def noticed(self, root: str, row: Row) -> None:
+        """Forget a lost attempt that was decided about, by this caller or by one beside it."""
+        with self.lost_lock:
+            left = [one for one in self.lost.get(root, ()) if one is not row]
+            if left:
+                self.lost[root] = left
+            else:
+                self.lost.pop(root, None)
 
     def late(self, attempt: Attempt, ended: Ended) -> None:
         """Feed what a tool answered after its timeout."""
@@ -215,7 +231,10 @@ class Engine:
         if attempt.has_key and isinstance(raw, Http):
             raw = replace(raw, request=replace(raw.request, idempotency_key=True))
 
+        compared: str | None = None
+
         def judge(now: datetime) -> Returned:
+            nonlocal compared
             try:
                 said = classify(raw, policy=policy, arguments=arguments, now=now, catalogue=self.catalogue)
                 finished = poll_finished(policy, value[0]) if said.outcome in COMPLETED and value is not None else None
@@ -225,16 +244,33 @@ class Engine:
                 finished = None
             envelope = replace(said, request_id=attempt.request_id)
             completed = envelope.outcome in COMPLETED
+            if compared is None and completed and value is not None:
+                # Once: a decision that lost a race is made again.
+                compared = self._compared(attempt, value)
             return Returned(
                 attempt=attempt.number,
                 envelope=envelope,
-                digest=digest_of(value[0]) if completed and value is not None else "",
+                digest=(compared or "") if completed else "",
                 kept=kept and completed,
                 finished=finished,
                 ticket=ticket,
             )
 
         return judge
+
+    def _compared(self, attempt: Attempt, value: tuple[object]) -> str:
+        """Return the digest of a result, "" where an equal call of the same message was answered before.
+
+        A model that asks for fifteen equal things in one message has seen no result in between: they are one look.
+        """
+        action, step = (attempt.root, attempt.action), (attempt.run, attempt.step)
+        if self._looks.get(action) == step:
+            return ""
+        self._looks.pop(action, None)
+        self._looks[action] = step
+        while len(self._looks) > MAX_LOOKS:
+            self._looks.popitem(last=False)
+        return digest_of(value[0])
 
     def answer(
         self,
@@ -297,19 +333,19 @@ class Engine:
         """Keep the very object that an execution by the controller returned, for this process; bounded."""
         if value is None:
             return
-        self.held_values[attempt.action, attempt.number] = value
+        self.held_values[_which(attempt)] = value
         while len(self.held_values) > MAX_HELD_VALUES:
             self.held_values.popitem(last=False)
 
     def keep_trail(self, attempt: Attempt, trail: Trail) -> None:
         """Keep how far an execution came until whoever ran it settles it; bounded."""
-        self._trails[attempt.action, attempt.number] = trail
+        self._trails[_which(attempt)] = trail
         while len(self._trails) > MAX_HELD_VALUES:
             self._trails.popitem(last=False)
 
     def take_trail(self, attempt: Attempt) -> Trail | None:
         """Return how far an execution came that is settled now, once."""
-        return self._trails.pop((attempt.action, attempt.number), None) if self._trails else None
+        return self._trails.pop(_which(attempt), None) if self._trails else None
 
     def drain_ready(self) -> None:
         """Call the application about what became ready since; the results stay in the run's inbox all the same."""
@@ -323,18 +359,18 @@ class Engine:
                 continue
             try:
                 row = self.store.fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
-                self.on_ready(self.ready_reply(ready, row))
+                self.on_ready(self.ready_reply(root, ready, row))
             except Exception as error:  # noqa: BLE001 - the application's function; nothing is lost by its failure
                 warn_beside(
                     f"on_ready raised {type(error).__name__}: the result stays in the inbox of its run", stacklevel=2
                 )
 
-    def ready_reply(self, ready: Ready, row: Row | None) -> Reply:
-        """Return the reply that a run is given later, with what was recorded of the result."""
+    def ready_reply(self, root: str, ready: Ready, row: Row | None) -> Reply:
+        """Return the reply that a run of a tree is given later, with what was recorded of the result."""
         envelope = self.envelope(ready.told, "")
         value: object = None
         if envelope.outcome in COMPLETED:
-            held = self.held_values.get((ready.action, ready.attempt))
+            held = self.held_values.get((root, ready.action, ready.attempt))
             if held is not None:
                 value = held[0]
             elif row is not None:
@@ -374,7 +410,7 @@ class Engine:
         arguments = frozen_arguments(call)
         key = asked.policy.idempotency_key
         if key is not None:
-            arguments[key.argument] = self._key(call, decided.completions)
+            arguments[key.argument] = self._key(asked.root, call, decided.completions)
         return Attempt(
             tool=call.tool,
             arguments=arguments,
@@ -391,10 +427,13 @@ class Engine:
             has_key=key is not None,
         )
 
-    def _key(self, call: Call, completions: int) -> str:
-        """Return the upstream's idempotency key: the same until the action completes; it says nothing to anybody else."""
+    def _key(self, root: str, call: Call, completions: int) -> str:
+        """Return the upstream's idempotency key: the same until the action completes; it says nothing to anybody else.
+
+        Equal calls of two trees are two actions: with one key, the second one's payment would never be made.
+        """
         assert self._secret, "the secret is loaded before a call with a key is decided about"
-        text = f"{call.action}:{completions}".encode()
+        text = digest("idempotency", root, call.action, str(completions)).encode()
         return blake2b(text, key=self._secret, digest_size=16).hexdigest()
 
     def has_secret(self) -> bool:
@@ -404,6 +443,10 @@ class Engine:
     def use_secret(self, secret: bytes) -> None:
         """Set the key of idempotency keys (64 bytes at most)."""
         self._secret = secret[:64]
+
+
+def _which(attempt: Attempt) -> Which:
+    return attempt.root, attempt.action, attempt.number
 
 
 def _no_trace() -> str:

@@ -18,7 +18,7 @@ from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Executed, Outcome
 from forbear.errors import Refused, UsageError
 from forbear.runtime.calls import arguments_of
-from forbear.runtime.codecs import Codec, Message, Proposed, Result, codec_for
+from forbear.runtime.codecs import Codec, Message, Proposed, Result, codec_for, message_of
 from forbear.runtime.controller import Controller
 from forbear.runtime.function import Function
 from forbear.runtime.govern import declared_function
@@ -28,7 +28,7 @@ from forbear.runtime.plain import NotJson, plain
 from forbear.runtime.reply import Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Executor, Signals
-from forbear.runtime.through import Passed, Shot, acall_tool, bind_once, call_tool, executor_of, on_loop, value_of
+from forbear.runtime.through import Passed, Shot, acall_tool, bind_in_run, call_tool, executor_of, on_loop, value_of
 from forbear.runtime.where import Where
 
 __all__ = ["Next", "Progress", "Tools", "aexecute", "execute"]
@@ -95,7 +95,8 @@ def execute(
     Args:
         response: What the client library returned (or its message, or its JSON). None = go on where `messages` end:
             a person wrote, a person approved, a process was restarted.
-        messages: The conversation so far, as the next request takes it. It is not changed.
+        messages: The conversation so far, as the next request takes it, objects of the client library among them. It is
+            not changed.
         tools: The functions. What is declared about them is declared on the controller, by name.
         controller: The controller.
         run: Id of the agent's run (its thread).
@@ -205,7 +206,7 @@ class _Step:
         self.forced = forced
         self.signals = signals
         self._turn = turn
-        self._functions = _functions(tools, controller)
+        self._functions = _functions(tools, controller, run)
         self._handle: RunHandle = controller.run(run)
         self._results: dict[int, Result] = {}
         self._ready: list[Reply] = []
@@ -219,7 +220,7 @@ class _Step:
     def begin(self, response: object, messages: Sequence[Mapping[str, object]]) -> list[_Asked]:
         """Take in the response, bring the conversation up to date, and return the calls that have no result."""
         codec = self.codec
-        before = [dict(message) for message in messages]
+        before = [message_of(message) for message in messages]
         turn = self._turn if self._turn is not None else str(codec.turns(before))
         self._begin_turn(turn)
         if response is None:
@@ -234,10 +235,11 @@ class _Step:
                 return []
         else:
             added, cut = codec.read(response)
+            added = self._told_apart(before, added, turn)
             self.messages = [*before, *added]
             proposed, at = codec.calls(added, cut=cut)
             self._at = len(before) + at
-            self._is_final = not proposed
+            self._is_final = not proposed and not codec.unfinished(response)
         done = codec.answered(self.messages[self._at :])
         name = self._name(turn, proposed)
         return [
@@ -251,6 +253,26 @@ class _Step:
         if self._handle.root == self._handle.id and turn != "0":
             engine = self.controller.engine
             run_flow(turn_flow(engine, self._handle.root, turn), engine)
+
+    def _told_apart(self, before: Sequence[Message], added: list[Message], turn: str) -> list[Message]:
+        """Give calls without an id, or with one that is taken, an id of their own.
+
+        Some servers number the calls of each message anew, or not at all. Results are put where their id is: two calls
+        of one id would get each other's. The same response after the same messages gets the same ids.
+        """
+        codec = self.codec
+        proposed, _ = codec.calls(added, cut=False)
+        taken = set(codec.answered(before))
+        ids: list[str] = []
+        for place, one in enumerate(proposed):
+            made = one.call_id
+            if not made or made in taken:
+                made = f"call_{digest('call', turn, str(len(before)), str(place), one.call_id)[:24]}"
+            taken.add(made)
+            ids.append(made)
+        if codec.rename is None or ids == [one.call_id for one in proposed]:
+            return added
+        return codec.rename(added, ids)
 
     def _name(self, turn: str, proposed: Sequence[Proposed]) -> str:
         """Return the step's id: the same when the same messages are executed again, after a pause or a crash."""
@@ -371,7 +393,7 @@ class _Step:
         )
 
 
-def _functions(tools: Tools, controller: Controller) -> dict[str, Function]:
+def _functions(tools: Tools, controller: Controller, run: str) -> dict[str, Function]:
     """Return the functions by name, each bound, so that the controller can run what is due."""
     named: Iterable[tuple[str | None, Callable[..., object]]]
     named = tools.items() if isinstance(tools, Mapping) else ((None, fn) for fn in tools)
@@ -384,7 +406,7 @@ def _functions(tools: Tools, controller: Controller) -> dict[str, Function]:
                 "that needs only what the model writes"
             )
         made[function.name] = function
-        bind_once(controller, function)
+        bind_in_run(controller, function, run)
     return made
 
 

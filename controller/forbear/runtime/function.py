@@ -34,6 +34,8 @@ _MAX_LAYERS: Final = 32
 _SIMPLE: Final = frozenset({str, int, bool, type(None)})
 # What a function of one of these kinds does happens while the result is read, after it was taken for done.
 _LAZY: Final = (Generator, AsyncGenerator)
+# Defaults of these kinds can change.
+_FILLED: Final = frozenset({list, dict, set})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +100,8 @@ class Function:
             if parameter not in self.full.parameters and not self._takes_any():
                 raise ConfigError(f"tool {self.name!r}: has no parameter {parameter!r}")
         self._keywords = next((p.name for p in kept if p.kind is Parameter.VAR_KEYWORD), None)
+        # What the defaults say in JSON, as they are now: a list that the function fills makes no other call of the next.
+        self._defaults = {parameter.name: said for parameter in kept if (said := _said(parameter)) is not None}
 
     def _takes_any(self) -> bool:
         return any(parameter.kind is Parameter.VAR_KEYWORD for parameter in self.full.parameters.values())
@@ -110,6 +114,11 @@ class Function:
             for parameter in self.signature.parameters.values()
             if parameter.name not in self.injected and parameter.kind not in _VARIADIC
         )
+
+    @property
+    def known_arguments(self) -> tuple[str, ...] | None:
+        """Names that a call may have, or None where it may have any."""
+        return None if self._takes_any() else self.parameters
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -151,8 +160,12 @@ class Function:
             arguments["*"] = [self._plain("*", value) for value in args[len(names) :]]
         return Bound(arguments, partial, invalid=tuple(dict.fromkeys((*unknown, *missing, *twice))) or ("*",))
 
-    def arguments_of(self, given: BoundArguments) -> dict[str, object]:
+    def arguments_of(self, given: BoundArguments, written: Mapping[str, object] | None = None) -> dict[str, object]:
         """Return bound Python arguments as the call's JSON.
+
+        Args:
+            given: The arguments.
+            written: The JSON that they were made from; what has no JSON form of its own is what is written there.
 
         Raises:
             UsageError: an argument has no JSON form.
@@ -166,24 +179,25 @@ class Function:
             if parameter.kind is Parameter.VAR_KEYWORD:
                 more = cast("Mapping[str, object]", value)
                 for key, member in more.items():
-                    if key in made or key in self.signature.parameters:
+                    # Its own name is a keyword like any other.
+                    if key in made or (key in self.signature.parameters and key != name):
                         raise UsageError(f"tool {self.name!r}: argument {key!r} is given twice")
                     if key not in self.injected:
-                        made[key] = self._plain(key, member)
+                        made[key] = self._plain(key, member, written)
             elif value is parameter.default:
                 # A default that no JSON can say (a sentinel, a dependency) is a constant of the function.
-                try:
-                    made[name] = plain(value, name)
-                except NotJson:
-                    continue
+                if name in self._defaults:
+                    made[name] = plain(self._defaults[name][0], name)
             else:
-                made[name] = self._plain(name, value)
+                made[name] = self._plain(name, value, written)
         return made
 
-    def _plain(self, name: str, value: object) -> object:
+    def _plain(self, name: str, value: object, written: Mapping[str, object] | None = None) -> object:
         try:
             return plain(value, name)
         except NotJson as error:
+            if written is not None and name in written:
+                return written[name]
             raise UsageError(
                 f"tool {self.name!r}: argument {error.path!r} is not JSON: {error.why}; "
                 f"name it in injected=({name!r},) if no model supplies it"
@@ -202,7 +216,7 @@ class Function:
         if invalid:
             return Bound(dict(proposed), given, invalid=tuple(dict.fromkeys(invalid)))
         given.apply_defaults()
-        return Bound(self.arguments_of(given), given)
+        return Bound(self.arguments_of(given, kept), given)
 
     # ---- from the call to Python ------------------------------------------------------------------------------------
 
@@ -239,7 +253,8 @@ class Function:
                 call.arguments[name] = value
             else:
                 call.arguments[self._keywords] = {**call.arguments.get(self._keywords, {}), name: value}
-        return self.fn(*call.args, **call.kwargs)
+        args, kwargs = _by_keyword(call)
+        return self.fn(*args, **kwargs)
 
     def _rebuilt(self, decided: Mapping[str, object], bound: Bound | None) -> BoundArguments:
         """Return Python arguments made from JSON: a repeated, parked or edited call."""
@@ -263,6 +278,9 @@ class Function:
                     invalid.append(name)
                     continue
                 parameter = self.signature.parameters[self._keywords]
+            if name in self._defaults and type(parameter.default) in _FILLED and value == self._defaults[name][0]:
+                # The very default that the function may fill.
+                continue
             try:
                 made = _value(parameter, value)
             except NotOfType:
@@ -275,6 +293,39 @@ class Function:
         if more and self._keywords is not None:
             call.arguments[self._keywords] = more
         return [*invalid, *(name for name in self.required if name not in values)]
+
+
+def _by_keyword(call: BoundArguments) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return how a call is made, by keyword where that is possible, as every loop over a model's JSON makes it.
+
+    A decorator that takes keywords alone shows the signature of the function below it.
+    """
+    parameters = call.signature.parameters
+    rest = next((p.name for p in parameters.values() if p.kind is Parameter.VAR_POSITIONAL), None)
+    if rest is not None and call.arguments.get(rest):
+        return call.args, call.kwargs
+    args: list[object] = []
+    kwargs: dict[str, object] = {}
+    values = cast("dict[str, object]", call.arguments)
+    for name, parameter in parameters.items():
+        if parameter.kind is Parameter.POSITIONAL_ONLY:
+            if name in values or parameter.default is not Parameter.empty:
+                args.append(values.get(name, parameter.default))
+        elif name in values and parameter.kind is Parameter.VAR_KEYWORD:
+            kwargs.update(cast("dict[str, object]", values[name]))
+        elif name in values and parameter.kind is not Parameter.VAR_POSITIONAL:
+            kwargs[name] = values[name]
+    return tuple(args), kwargs
+
+
+def _said(parameter: Parameter) -> tuple[object] | None:
+    """Return what a parameter's default says in JSON, or None where it says nothing."""
+    if parameter.default is Parameter.empty:
+        return None
+    try:
+        return (plain(parameter.default, parameter.name),)
+    except NotJson:
+        return None
 
 
 def _value(parameter: Parameter, value: object) -> object:

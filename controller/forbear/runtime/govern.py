@@ -53,7 +53,10 @@ CURRENT: ContextVar[Current | None] = ContextVar("forbear_run", default=None)
 
 @contextmanager
 def in_run(run: str, *, turn: str | None = None) -> Generator[None]:
-    """Say which run the governed functions belong to that are called in this block, and in threads and tasks under it.
+    """Say which run the governed functions belong to that are called in this block, and in tasks that are begun in it.
+
+    A thread belongs to it where it is begun with a copy of the context, as `asyncio.to_thread` does; `threading.Thread`
+    and thread pools do not. Pass `run=` there.
 
     Args:
         run: Id of the agent's run (its thread, its conversation). Never take it from anything that a model wrote.
@@ -145,16 +148,19 @@ def declared_function(
 ) -> Function:
     """Return a callable as a tool, declared where there is something to declare."""
     function = Function(fn, name=name, injected=injected, is_async=is_async)
-    if not fields:
-        policy = controller.engine.tools.policy(function.name)
+    tools = controller.engine.tools
+    if fields:
+        policy = tools.declare(function.name, fields, arguments=function.known_arguments)
     else:
-        (policy,) = controller.declare(function.name, **fields)
+        policy = tools.policy(function.name)
+        if function.known_arguments is not None:
+            tools.know(function.name, function.known_arguments)
     key = policy.idempotency_key
     if key is not None:
         hidden = (key.argument,)
         function = Function(fn, name=name, injected=injected, hidden=hidden, is_async=is_async)
     if fields and "required" not in fields:
-        controller.declare(function.name, **fields, required=function.required)
+        tools.declare(function.name, {**fields, "required": function.required})
     return function
 
 

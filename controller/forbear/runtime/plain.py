@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import ipaddress
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NotJson", "plain"]
 
-_AS_TEXT: Final = (UUID, Decimal, PurePath)
+_AS_TEXT: Final = (
+    UUID,
+    Decimal,
+    PurePath,
+    ipaddress.IPv4Address,
+    ipaddress.IPv6Address,
+    # Interfaces are addresses.
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Network,
+)
 _MOMENTS: Final = (dt.date, dt.time)
+# Members of an object are named by a text; what these say as a text is said by no other value of their kind.
+_AS_KEY: Final = (int, dt.date, UUID, Enum)
 
 
 class NotJson(Exception):
@@ -44,14 +56,27 @@ def plain(value: object, path: str, depth: int = 0) -> object:
     """Return the JSON form of a value.
 
     pydantic models give their own (`model_dump(mode="json")`), dataclasses an object of their fields, enumerations
-    their value, moments ISO 8601, durations seconds, UUID, Decimal and paths their text, sets a sorted array.
+    their value, moments ISO 8601, durations seconds, UUID, Decimal, paths, addresses and URLs their text, bytes the
+    text that they are in UTF-8, sets a sorted array. Keys of objects may be texts, whole numbers, dates, UUID and
+    enumerations of them.
 
     Raises:
-        NotJson: there is none.
+        NotJson: there is none, or the value's own code raises when it is asked for it.
     """
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None or kind is float:
         return value
+    if depth:
+        return _form(value, path, depth)
+    try:
+        return _form(value, path, depth)
+    except NotJson:
+        raise
+    except Exception:  # noqa: BLE001 - the value's own code: what it raises is nobody's text
+        raise NotJson(path, f"{kind.__name__} does not give its JSON form") from None
+
+
+def _form(value: object, path: str, depth: int) -> object:
     if depth >= MAX_DEPTH:
         raise NotJson(path, f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, Enum):
@@ -70,10 +95,19 @@ def plain(value: object, path: str, depth: int = 0) -> object:
 def _object(members: Mapping[object, object], path: str, depth: int) -> dict[str, object]:
     made: dict[str, object] = {}
     for key, member in members.items():
-        if not isinstance(key, str):
-            raise NotJson(path, "object keys must be strings")
-        made[key] = plain(member, f"{path}/{key}", depth + 1)
+        name = key if type(key) is str else _key(key, path)
+        if name in made:
+            raise NotJson(path, "two object keys have the same text")
+        made[name] = plain(member, f"{path}/{name}", depth + 1)
     return made
+
+
+def _key(key: object, path: str) -> str:
+    if isinstance(key, _AS_KEY) and not isinstance(key, bool):
+        key = plain(key, path, 1)
+    if isinstance(key, (str, int)) and not isinstance(key, bool):
+        return str(key)
+    raise NotJson(path, "object keys must be strings")
 
 
 def _converted(value: object, path: str, depth: int) -> object:
@@ -83,6 +117,8 @@ def _converted(value: object, path: str, depth: int) -> object:
         return value.total_seconds()
     if isinstance(value, _AS_TEXT):
         return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return _text(bytes(value), path)
     if isinstance(value, AbstractSet):
         members = [plain(member, f"{path}/*", depth + 1) for member in cast("AbstractSet[object]", value)]
         return sorted(members, key=lambda member: canonical({"": member}))
@@ -94,4 +130,13 @@ def _converted(value: object, path: str, depth: int) -> object:
             field.name: plain(getattr(value, field.name), f"{path}/{field.name}", depth + 1)
             for field in dataclasses.fields(cast("DataclassInstance", value))
         }
+    if type(value).__module__ == "pydantic.networks":
+        return str(value)
     raise NotJson(path, f"{type(value).__name__} has no canonical form")
+
+
+def _text(value: bytes, path: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise NotJson(path, "bytes must be a text in UTF-8") from None

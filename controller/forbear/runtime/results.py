@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+from collections.abc import Iterable
 from typing import cast
 
 from forbear.contract import ABSENT, Http, Mcp, Process, Raw, Value
@@ -11,6 +12,8 @@ from forbear.core.vocabulary import Effect
 
 # Results that are larger (marshalled, in bytes) are not compared for "no progress": the bound is on the work.
 MAX_COMPARED = 256 * 1024
+_TEXTS = frozenset({str, bytes, bytearray})
+_NESTING = frozenset({dict, list, tuple, set, frozenset})
 # The format without references, so that equal values have equal bytes.
 _PLAIN_MARSHAL = 2
 
@@ -35,11 +38,36 @@ def digest_of(value: object) -> str:
     a restart the count of equal results begins again (the hash is salted by the process).
     """
     try:
+        if not is_small(value, MAX_COMPARED):
+            return ""
         # What marshal cannot take it refuses by itself.
         raw = marshal.dumps(cast("str", value), _PLAIN_MARSHAL)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, RuntimeError):
+        # RuntimeError: another thread changes it meanwhile.
         return ""
     return f"{hash(raw):x}" if len(raw) <= MAX_COMPARED else ""
+
+
+def is_small(value: object, limit: int) -> bool:
+    """Say whether plain data has at most so many members, each counted as often as it would be written.
+
+    Writers without references write what is shared again and again, and what contains itself twice without end.
+    """
+    if type(value) in _TEXTS:
+        return len(cast("str", value)) <= limit
+    left = limit
+    todo = [value]
+    for one in todo:
+        if type(one) not in _NESTING:
+            continue
+        left -= len(cast("list[object]", one))
+        if left < 0:
+            return False
+        members: Iterable[object] = cast("list[object]", one)
+        if isinstance(one, dict):
+            members = cast("dict[object, object]", one).values()
+        todo += [member for member in members if type(member) in _NESTING]
+    return True
 
 
 def is_recorded(policy: ToolPolicy) -> bool:

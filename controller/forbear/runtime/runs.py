@@ -79,7 +79,7 @@ class RunHandle:
     def inbox(self) -> list[Reply]:
         """Return the results that became ready outside a call since the last time, each once, oldest first."""
         handed = self._do(transact(hand_out(self.root, self.id), self.root))
-        return [self._engine.ready_reply(ready, row) for ready, row in handed]
+        return [self._engine.ready_reply(self.root, ready, row) for ready, row in handed]
 
     def explain(self, request_id: str) -> Explanation:
         """Say in words what became of a request of this run or of its tree; see `Controller.explain`.

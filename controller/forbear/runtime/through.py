@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Final, cast
@@ -17,18 +18,29 @@ from typing import Final, cast
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery
 from forbear.errors import ForbearError, StoreError, UsageError
-from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_reply, ungoverned_flow
+from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_flow, record_flow, ungoverned_flow
 from forbear.runtime.controller import Controller
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import propose_flow, run_attempt
 from forbear.runtime.function import Bound, Function
-from forbear.runtime.perform import run_flow
+from forbear.runtime.perform import arun_flow, run_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.standing import RESULT_NOT_KEPT
 from forbear.runtime.steps import Executor, Flow, Signals
 from forbear.runtime.where import Where
 
-__all__ = ["Passed", "Runner", "Shot", "acall_tool", "bind_once", "call_tool", "executor_of", "on_loop", "value_of"]
+__all__ = [
+    "Passed",
+    "Runner",
+    "Shot",
+    "acall_tool",
+    "bind_in_run",
+    "bind_once",
+    "call_tool",
+    "executor_of",
+    "on_loop",
+    "value_of",
+]
 
 # Exceptions with which frameworks steer themselves, by module and class: they pass through and are never judged.
 STEERING: Final = frozenset(
@@ -62,8 +74,10 @@ class Shot:
 class Runner:
     """How the controller runs a function by itself: from the JSON of the call alone."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, run: str = "") -> None:
         self.function = function
+        # The run that brought it; "" = it is the same in all runs.
+        self.run = run
         # Read by `inspect.signature`: the names that a check may be called with.
         self.__signature__: Signature = function.signature
 
@@ -78,14 +92,32 @@ def bind_once(controller: Controller, function: Function) -> None:
     Raises:
         UsageError: another function is governed under this name: a retry could run the wrong one.
     """
-    bound = controller.engine.tools.executor(function.name)
-    if bound is None:
+    tools = controller.engine.tools
+    bound = tools.executor(function.name)
+    if bound is None and not tools.varies(function.name):
         controller.bind(function.name, Runner(function))
-    elif isinstance(bound, Runner) and bound.function.fn != function.fn:
+    elif tools.varies(function.name) or (isinstance(bound, Runner) and bound.function.fn != function.fn):
         raise UsageError(
             f"tool {function.name!r}: another function is governed under this name; give one of them another name=…, or "
             "pass bind=False, so that the controller never runs it by itself"
         )
+
+
+def bind_in_run(controller: Controller, function: Function, run: str) -> None:
+    """Let the controller run a function by itself; where its name stands for another one in other runs, in this run only.
+
+    A method of an object of this conversation, a closure over a user's credentials: no run gets another one's.
+    """
+    tools = controller.engine.tools
+    name, bound = function.name, tools.executor(function.name)
+    if bound is None and not tools.varies(name):
+        controller.bind(name, Runner(function, run))
+    elif tools.varies(name):
+        tools.bind_in(name, {run: Runner(function, run)})
+    elif isinstance(bound, Runner) and bound.function.fn != function.fn:
+        if not bound.run:
+            raise UsageError(f"tool {name!r}: another function is governed under this name; give it another name")
+        tools.bind_in(name, {bound.run: bound, run: Runner(function, run)})
 
 
 def on_loop() -> bool:
@@ -215,7 +247,11 @@ def call_tool(
             return run_flow(_at_once_flow(controller.engine, ask, execute, passing), controller.engine)
         return controller.call(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
     except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
-        return _failed(error, controller.engine, tool, where, shot, passing)
+        reply = _failed(error, controller.engine, tool, where, shot, passing)
+        with suppress(Exception):
+            # Whatever else is broken: the answer stands, with or without a record for operators.
+            run_flow(record_flow(controller.engine, reply, arguments, error), controller.engine)
+        return reply
 
 
 async def acall_tool(
@@ -232,17 +268,20 @@ async def acall_tool(
     try:
         return await controller.acall(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
     except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
-        return _failed(error, controller.engine, tool, where, shot, passing)
+        reply = _failed(error, controller.engine, tool, where, shot, passing)
+        with suppress(Exception):
+            await arun_flow(record_flow(controller.engine, reply, arguments, error), controller.engine)
+        return reply
 
 
 def _at_once_flow(engine: Engine, ask: Ask, executor: Executor, signals: Signals) -> Flow[Reply]:
     """Propose, run, settle, without waiting for anything: the thread's event loop goes on after this call."""
     try:
         reply = yield from propose_flow(engine, ask)
-    except StoreError:
+    except StoreError as error:
         if engine.tools.known_policy(ask.tool).mode is Mode.OBSERVE:
             return (yield from ungoverned_flow(engine, ask, executor, signals))
-        return broken_reply(engine, ask)
+        return (yield from broken_flow(engine, ask, error))
     if reply.attempt is not None:
         return (yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=True))
     if reply.joins is None:

@@ -132,7 +132,7 @@ class Passes:
 
     def _can_work_on(self, action: Action, *, executes: bool) -> bool:
         tools = self._engine.tools
-        tool = action.call.tool
+        tool, run = action.call.tool, action.call.run
         policy = tools.known_policy(tool)
         if policy.mode is Mode.OBSERVE:
             return False
@@ -144,27 +144,27 @@ class Passes:
             case Approved():
                 needed = tool
             case Unknown():
-                return self._can_look(policy, executes=executes)
+                return self._can_look(policy, run, executes=executes)
             case _:
                 # A prompt expired, or the row changed since: no tool is run for it.
                 return True
-        if not executes or tools.executor(needed) is not None:
+        if not executes or tools.executor(needed, run) is not None:
             return True
         return self._warn(needed)
 
-    def _can_look(self, policy: ToolPolicy, *, executes: bool) -> bool:
+    def _can_look(self, policy: ToolPolicy, run: str, *, executes: bool) -> bool:
         """Say whether an unknown outcome can be looked for (or the write repeated with its key) in this process."""
         tools = self._engine.tools
-        if policy.idempotency_key is not None and (not executes or tools.executor(policy.name) is not None):
+        if policy.idempotency_key is not None and (not executes or tools.executor(policy.name, run) is not None):
             return True
         if policy.inspect is None:
             return policy.idempotency_key is None
-        if tools.executor(policy.inspect.tool) is not None:
+        if tools.executor(policy.inspect.tool, run) is not None:
             return True
         return self._warn(policy.inspect.tool)
 
     def _warn(self, tool: str) -> bool:
-        if tool not in self._warned:
+        if tool not in self._warned and not self._engine.tools.varies(tool):
             self._warned.add(tool)
             warn_beside(
                 f"tool {tool!r} is due but has no executor here: bind one with Controller.bind or the tool decorator",
@@ -188,7 +188,7 @@ def work_flow(engine: Engine, root: str, key: str) -> Flow[Reply | None]:
     reply = yield from claim_flow(engine, root, key)
     if reply is None or reply.attempt is None:
         return reply
-    executor = engine.tools.executor(reply.attempt.tool)
+    executor = engine.tools.executor(reply.attempt.tool, reply.attempt.run)
     if executor is None:
         raise UsageError(f"tool {reply.attempt.tool!r}: its executor was unbound while it was due")
     return (yield from run_attempt(engine, reply.attempt, executor, ()))
@@ -203,7 +203,7 @@ def look_flow(engine: Engine, root: str, key: str) -> Flow[None]:
     if inspection is None:
         return
     tools = engine.tools
-    executor = tools.executor(inspection.tool)
+    executor = tools.executor(inspection.tool, action.call.run)
     arguments = check_arguments(inspection, frozen_arguments(action.call), tools.parameters(inspection.tool))
     if arguments is None and is_about_one_thing(inspection, {}) and tools.takes_nothing(inspection.tool):
         arguments = {}

@@ -29,6 +29,8 @@ def store_error(error: Exception) -> StoreError:
         # The low byte is the primary code.
         rule = _RULES.get(code & 0xFF, "must be readable and writable")
         return StoreError(f"the store's file {rule} ({getattr(error, 'sqlite_errorname', 'SQLITE_ERROR')})")
+    if isinstance(error, FileNotFoundError):
+        return StoreError("the store's file must stay where it was opened: it was moved, deleted or replaced")
     if isinstance(error, OSError):
         return StoreError("the store's file and folder must be readable and writable")
     if isinstance(error, (UnicodeError, OverflowError)):

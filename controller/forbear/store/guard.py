@@ -33,6 +33,14 @@ class Guard(Protocol):
         """Give the write lock back, whether or not it is held."""
         ...
 
+    def check(self) -> None:
+        """See with the lock held that the files are where others find them.
+
+        Raises:
+            OSError: one was moved, deleted or replaced: what is written here, nobody reads.
+        """
+        ...
+
     def generation(self) -> int:
         """Return a number that changes with the commits of other stores; needs no lock."""
         ...
@@ -71,6 +79,9 @@ class MemoryGuard:
     def release(self) -> None:
         """Return at once."""
 
+    def check(self) -> None:
+        """Return at once."""
+
     def generation(self) -> int:
         """Return 0: nobody else commits."""
         return 0
@@ -94,17 +105,22 @@ class FileGuard:
     """`Guard` of a database in a file, whose `-lock` file is opened at once and the rest by `attach`."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path.with_name(path.name + "-wal")
         self._file = path.with_name(path.name + "-lock")
         self._folder = path.with_name(path.name + "-owners")
         self._lock = open_private(self._file)
         self._alive: FileLiveness | None = None
         self._commits: Generation | None = None
+        # The database and the lock file, as they were when they were opened.
+        self._found: tuple[os.stat_result, os.stat_result] | None = None
 
     def attach(self) -> bool:
         """Take part, with the lock held, and return whether another process does too."""
         self._alive = FileLiveness(self._folder)
         shared = self._alive.attach()
         self._commits = Generation(self._file, self._lock)
+        self._found = self._path.stat(), os.fstat(self._lock)
         return shared
 
     @property
@@ -120,6 +136,20 @@ class FileGuard:
     def release(self) -> None:
         """Give the write lock back, said and not left to closing: a child that is being forked may hold a copy."""
         flock(self._lock, LOCK_UN)
+
+    def check(self) -> None:
+        """See that both files are where others find them.
+
+        Raises:
+            OSError: one was moved, deleted or replaced.
+        """
+        if self._found is None:
+            return
+        for path, found in zip((self._path, self._file), self._found, strict=True):
+            if not os.path.samestat(path.stat(), found):
+                raise FileNotFoundError
+        # SQLite removes it only where it closes the last connection.
+        self._log.stat()
 
     def generation(self) -> int:
         """Return the number of foreign commits.

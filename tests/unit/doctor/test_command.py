@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def test_a_controller_answers_the_questions(desk: Path, capsys: pytest.CaptureFi
     assert {(one["concern"], one["where"]) for one in said["findings"]} == {
         ("error_text", "compile"),
         ("retry_inside", "doctored_desk.py:10"),
+        ("unknown_name", "pay"),  # its check is not declared
     }
     points = {one["number"]: one["holds"] for one in said["checklist"]}
     assert points[1] == points[3] == points[7] == "yes"
@@ -139,6 +141,49 @@ def test_misuse_is_one_line(desk: Path, target: str, named: str, capsys: pytest.
     assert named in line
 
 
+HOSTILE = """
+class Proxy:
+    def __getattr__(self, name): raise RuntimeError("aPlantedSecret0042")
+
+def charge(amount: int): return 1
+
+proxy = Proxy()
+listed = [charge, proxy]
+named = {"pay": charge, "refund": charge}
+"""
+
+
+@pytest.mark.parametrize("target", ["proxy", "listed", "proxy.inner"])
+def test_an_object_that_raises_is_one_line(desk: Path, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an object raises that is only looked at is no traceback, and its text is not shown."""
+    (desk / "hostile_desk.py").write_text(HOSTILE, "utf-8")
+    assert main(["doctor", f"hostile_desk:{target}"]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "raised RuntimeError" in said.err
+    assert "Planted" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "leaves", ["raise SystemExit('aPlantedSecret0042')", "raise ImportError('aPlantedSecret0042')"]
+)
+def test_a_module_that_leaves_is_one_line(desk: Path, leaves: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that exits while it is imported does not end the command with its own text."""
+    name = f"leaving_desk_{len(leaves)}"
+    (desk / f"{name}.py").write_text(leaves, "utf-8")
+    assert main(["doctor", f"{name}:tools"]) == 2
+    said = capsys.readouterr()
+    assert "importing" in said.err
+    assert "Planted" not in said.out + said.err
+
+
+def test_functions_have_the_names_that_a_mapping_gives_them(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a model calls is the key of the mapping, so the proposed policy is about it."""
+    (desk / "hostile_desk.py").write_text(HOSTILE, "utf-8")
+    _, found = told(capsys, "hostile_desk:named")
+    assert [tool["name"] for tool in found["tools"]] == ["pay", "refund"]
+
+
 def test_a_list_of_tools_in_a_file(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ListToolsResult as JSON is read like the answer of a server."""
     tools = [{"name": "send_mail", "inputSchema": {"properties": {"to": {}}}, "annotations": {"readOnlyHint": True}}]
@@ -160,3 +205,20 @@ def test_a_server_that_ends_or_is_silent_is_one_line(desk: Path, capsys: pytest.
     """A command that is no MCP server is named as such and does not hang the doctor."""
     assert main(["doctor", f"mcp:{sys.executable} -c pass"]) == 2
     assert "ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_every_line_fits(
+    width: int, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines are broken between words at the terminal's width; in a file each stays one line, and says the same."""
+    main(["doctor", "doctored_desk:tools", "--write", "policy.toml"])
+    in_a_file = capsys.readouterr().out
+    assert max(map(len, in_a_file.splitlines())) > 80
+    (desk / "policy.toml").unlink()
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(width)}.items():
+        monkeypatch.setenv(name, value)
+    main(["doctor", "doctored_desk:tools", "--write", "policy.toml"])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.split() == in_a_file.split()

@@ -468,7 +468,7 @@ def test_arguments_that_are_not_json_have_a_json_form(controller: Controller, cl
 
 @pytest.mark.parametrize(
     ("value", "path"),
-    [(object(), "thing"), ({"a": [object()]}, "thing/a/0"), ({1: 2}, "thing"), (b"x", "thing"), (Leg, "thing")],
+    [(object(), "thing"), ({"a": [object()]}, "thing/a/0"), ({1.5: 2}, "thing"), (b"\xff", "thing"), (Leg, "thing")],
 )
 def test_an_argument_without_a_json_form_is_named_and_nothing_runs(
     controller: Controller, value: Any, path: Any
