@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Seconds of a processor that one piece of work may take; whoever needs more goes round in circles.
-SECONDS = 120
+SECONDS = 60
 OUT_OF_TIME = "time"
 
 
