@@ -238,7 +238,6 @@ def test_a_run_whose_yes_expired_hears_what_becomes_of_the_question_that_is_aske
     story, made, ticket = asked(GATED)
     story.feed(made, Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=True))
     child = replace(made, run="child", verdict=ALWAYS, step="s9", call_id="c9")
-    story.s = replace(story.s, actions={made.action: replace(story.s.actions[made.action])})
     decision = story.feed(
         replace(child, verdict=ALLOW), Proposed(call=replace(child, verdict=ALLOW)), Limits().grant_ttl
     )
