@@ -38,7 +38,7 @@ def pending(
     store: At = None,
     as_json: Json = False,
 ) -> None:
-    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds."""
+    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds, looser policies."""
     if set(kind or ()) - KINDS.keys():
         raise UsageError(f"kind: must be one of {', '.join(KINDS)}")
     with at_store(store) as desk:
@@ -68,6 +68,7 @@ _ANSWERS = {
     "approval": "Answer a question:  forbear approve|deny|revise|edit TICKET",
     "unknown": "Say what happened:  forbear resolve TICKET applied|not_applied|cannot_tell",
     "hold": "End a hold early:   forbear lift TICKET",
+    "policy": "Take a looser one:  forbear allow TICKET",
 }
 
 

@@ -6,29 +6,25 @@ Generators of effects like those in `program.py`; what they store is the runtime
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Run, Unknown
 from forbear.errors import StoreError
-from forbear.ports import JournalLine, Row
+from forbear.ports import Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
 from forbear.runtime.notes import (
     KEYS_SCOPE,
     PromptFacts,
     Ready,
     link_row,
-    policy_of,
-    policy_row,
-    policy_scope,
     prompt_of,
     result_key,
     run_scope,
     secret_row,
 )
+from forbear.runtime.policy_rows import KIND, policy_of, policy_scope
 from forbear.runtime.program import MAX_RACES
 from forbear.runtime.rows import run_row, tree_scope
-from forbear.store.codec import to_us
 
 
 def adopt(root: str, run: str, parent: str) -> Program[bool]:
@@ -128,38 +124,10 @@ def keep_secret(new: bytes) -> Program[bytes]:
     return new if row is None else row.body
 
 
-POLICY_NEW: Final = "policy.noted"
-POLICY_CHANGED: Final = "policy.changed"
-
-
-def note_policy(policy: ToolPolicy) -> Program[None]:
-    """Remember what was declared about a tool; a policy with another digest than last time is journalled."""
-    scope = policy_scope(policy.name)
-    for _ in range(MAX_RACES):
-        found = yield from read_scope(scope)
-        new = policy_row(policy)
-        old = next((row for row in found.rows if row.kind == "policy"), None)
-        if old is not None and old.body == new.body:
-            return
-        now = yield from read_clock()
-        line = JournalLine(
-            at_us=to_us(now),
-            scope=scope,
-            run="",
-            rule=POLICY_NEW if old is None else POLICY_CHANGED,
-            tool=policy.name,
-            action="",
-            request_id="",
-            body=new.body,
-        )
-        if (yield from put_row(new, version=found.version, journal=(line,))):
-            return
-
-
 def noted_policy(tool: str, limits: Limits) -> Program[ToolPolicy | None]:
     """Return a tool as it was last declared by anybody."""
     found = yield from read_scope(policy_scope(tool))
-    row = next((row for row in found.rows if row.kind == "policy"), None)
+    row = next((row for row in found.rows if row.kind == KIND), None)
     return None if row is None else policy_of(row, limits)
 
 
