@@ -171,10 +171,8 @@ def _safe_fields(old: object, new: object, _was: Form, _now: Form) -> bool:
     before = _table(old)
     for name, kind in _table(new).items():
         held = before.get(name)
-        listed = isinstance(kind, list) and (
-            held == "text" or (isinstance(held, list) and _names(kind) <= _names(held))
-        )
-        if kind != held and not listed:
+        values = _names(kind)
+        if kind != held and not (values and (held == "text" or values <= _names(held))):
             return False
     return True
 
