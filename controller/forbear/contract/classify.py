@@ -33,6 +33,8 @@ from forbear.errors import Refused
 # meta.reason of a look at something that is not finished.
 PENDING: Final = "PENDING"
 _POLLING: Final = replace(f.SUCCESS, reason=PENDING)
+# Members by which the contract's form is told, beside an `ok` that is not true.
+_TELLING: Final = frozenset({"outcome", "error", "recovery", "action"})
 
 
 def classify(
@@ -66,7 +68,7 @@ def classify(
                 return _nothing(value, policy)
             if kind is dict:
                 members = cast("dict[object, object]", value)
-                if "ok" not in members and "recovery" not in members and "action" not in members:
+                if members.get("ok", True) is True and members.keys().isdisjoint(_TELLING):
                     if policy.effect is Effect.WRITE or (members and not is_empty(members)):
                         return f.SUCCESS
                     return _nothing(value, policy)

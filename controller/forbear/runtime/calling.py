@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forbear.contract import Raw
 from forbear.errors import StoreError
 from forbear.runtime.asking import Asking
 from forbear.runtime.broken import broken_reply
@@ -17,7 +18,7 @@ from forbear.runtime.observing import Traced
 from forbear.runtime.perform import afly, arun_flow, fly, run_flow
 from forbear.runtime.places import prepare_flow
 from forbear.runtime.reply import Reply
-from forbear.runtime.steps import Ended, Executor, Flow, Signals
+from forbear.runtime.steps import Ended, Executor, Flow, How, Signals
 from forbear.runtime.where import Where
 
 
@@ -53,11 +54,11 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
                 return broken_reply(engine, asking.ask(tool, arguments, where))
             raise
         if flight is not None:
-            ended = fly(flight, executor, arguments, manner.signals)
-            reply = _ended_well(asking, flight, ended)
+            came = fly(flight, executor, arguments, manner.signals)
+            reply = None if isinstance(came, Ended) else asking.lanes.end(flight, came)
             if engine.untold:
                 engine.tell()
-            return reply if reply is not None else run_flow(_go_on(asking, flight, ended, executor, manner), engine)
+            return reply if reply is not None else run_flow(_go_on(asking, flight, came, executor, manner), engine)
     return run_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
 
 
@@ -77,12 +78,12 @@ async def acall(
                 return broken_reply(engine, asking.ask(tool, arguments, where))
             raise
         if flight is not None:
-            ended = await afly(flight, executor, arguments, manner.signals)
-            reply = _ended_well(asking, flight, ended)
+            came = await afly(flight, executor, arguments, manner.signals)
+            reply = None if isinstance(came, Ended) else asking.lanes.end(flight, came)
             if engine.untold:
                 engine.tell()
             return (
-                reply if reply is not None else await arun_flow(_go_on(asking, flight, ended, executor, manner), engine)
+                reply if reply is not None else await arun_flow(_go_on(asking, flight, came, executor, manner), engine)
             )
     return await arun_flow(_whole(engine, asking.ask(tool, arguments, where), executor, manner), engine)
 
@@ -107,10 +108,6 @@ async def traced_acall(
     return traced.reply
 
 
-def _ended_well(asking: Asking, flight: Flight, ended: Ended) -> Reply | None:
-    return asking.lanes.end(flight, ended.raw) if ended.raw is not None else None
-
-
 def _whole(engine: Engine, ask: Ask, executor: Executor, manner: Manner) -> Flow[Reply]:
     return call_flow(
         engine,
@@ -122,7 +119,8 @@ def _whole(engine: Engine, ask: Ask, executor: Executor, manner: Manner) -> Flow
     )
 
 
-def _go_on(asking: Asking, flight: Flight, ended: Ended, executor: Executor, manner: Manner) -> Flow[Reply]:
+def _go_on(asking: Asking, flight: Flight, came: Raw | Ended, executor: Executor, manner: Manner) -> Flow[Reply]:
+    ended = came if isinstance(came, Ended) else Ended(how=How.ANSWERED, raw=came, trail=flight.trail)
     return after_lane(
         asking.engine,
         asking.lanes.give_up(flight),

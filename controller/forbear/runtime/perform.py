@@ -243,32 +243,36 @@ def _perform_for(step: Perform, here: Surroundings, seconds: float) -> Ended:
     return Ended(how=How.ANSWERED, raw=Raised(WaitTimeout()), trail=inside.trail)
 
 
-def fly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
-    """Run the tool of a call on the lane."""
+def fly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Raw | Ended:
+    """Run the tool of a call on the lane; what it returned, or how else it ended."""
     token = INSIDE.set(flight)
     try:
         value = executor(**arguments)
-        if type(value) not in _AT_ONCE and inspect.isawaitable(value):
+        if type(value) in _AT_ONCE:
+            return Value(value)
+        if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
     except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
         return ended_by(error, signals, flight.trail)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(value, flight.trail), trail=flight.trail)
+    return raw_of(value, flight.trail)
 
 
-async def afly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Ended:
-    """Run the tool of a call on the lane, in this task."""
+async def afly(flight: Flight, executor: Executor, arguments: dict[str, object], signals: Signals) -> Raw | Ended:
+    """Do what `fly` does, in this task."""
     token = INSIDE.set(flight)
     try:
         value = executor(**arguments)
-        if type(value) not in _AT_ONCE and inspect.isawaitable(value):
+        if type(value) in _AT_ONCE:
+            return Value(value)
+        if inspect.isawaitable(value):
             value = await value
     except BaseException as error:  # noqa: BLE001 - every way out of a started call is settled before it goes on
         return ended_by(error, signals, flight.trail)
     finally:
         INSIDE.reset(token)
-    return Ended(how=How.ANSWERED, raw=raw_of(value, flight.trail), trail=flight.trail)
+    return raw_of(value, flight.trail)
 
 
 # ---- async ----------------------------------------------------------------------------------------------------------

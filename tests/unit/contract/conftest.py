@@ -37,7 +37,7 @@ def now() -> datetime:
     return NOW
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def judge() -> Judge:
     """Return a function that classifies at `now`."""
 

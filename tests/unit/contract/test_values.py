@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forbear.contract import Counts, Value, poll_finished, tool_policy
 from forbear.contract.findings import EMPTY, SUCCESS
@@ -19,6 +22,32 @@ from forbear.core.vocabulary import Executed, Outcome, Recovery
 def test_success_is_one_shared_value(judge: Any, value: object, effect: str) -> None:
     """A value is a success for every effect, and costs no new envelope."""
     assert judge(Value(value), effect) is SUCCESS
+
+
+@pytest.mark.parametrize("effect", ["read", "write", "undeclared"])
+@given(
+    value=st.dictionaries(
+        st.sampled_from(["ok", "outcome", "error", "recovery", "action", "code", "data", "items", "id", "meta"]),
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.sampled_from(["", "ORDER_LIMIT", "refused", "success", "do_not_retry", "retry_after"]),
+            st.just([]),
+            st.fixed_dictionaries(
+                {}, optional={"code": st.just("ORDER_LIMIT"), "recovery": st.sampled_from(["do_not_retry", "x"])}
+            ),
+        ),
+    )
+)
+def test_the_short_way_of_a_plain_object_says_the_same(judge: Any, effect: str, value: dict[str, object]) -> None:
+    """A dict is judged like any other mapping with the same members; what speaks the contract is never a success."""
+    assert judge(Value(value), effect) == judge(Value(MappingProxyType(value)), effect)
+
+
+def test_a_refusal_without_ok(judge: Any) -> None:
+    """An error object with a code and a recovery class is the contract's, though nothing says that it is not ok."""
+    refused = judge(Value({"error": {"code": "ORDER_LIMIT", "recovery": "do_not_retry"}}))
+    assert (refused.code, refused.recovery) == ("ORDER_LIMIT", Recovery.DO_NOT_RETRY)
 
 
 @pytest.mark.parametrize("value", [None, "", [], {}, {"items": []}], ids=repr)
