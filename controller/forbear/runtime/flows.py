@@ -12,6 +12,7 @@ from typing import Final
 
 from forbear.core.decision import Inspect
 from forbear.core.events import Cancelled, Woke
+from forbear.core.timing import is_within
 from forbear.core.values import Call
 from forbear.core.vocabulary import Answer, Mode
 from forbear.errors import StoreError
@@ -193,7 +194,7 @@ def _waits_inline(engine: Engine, reply: Reply, *, wait: bool) -> datetime | Non
     if policy.mode is Mode.OBSERVE:
         return None
     limit = policy.limits.inline_wait
-    return reply.retry_at if reply.retry_at - engine.clock.now() <= limit and limit > timedelta() else None
+    return reply.retry_at if limit > timedelta() and is_within(reply.retry_at, limit, engine.clock.now()) else None
 
 
 def _resumed(engine: Engine, root: str, reply: Reply, until: datetime) -> Flow[Reply]:

@@ -82,6 +82,15 @@ def test_a_short_wait_is_waited_inside_the_call_and_the_retry_answers_it(
     assert controller.next_due_at is None
 
 
+def test_a_failure_without_a_time_is_waited_for_inside_the_call(opened: Any, clock: Any, scripted: Any) -> None:
+    """`default_wait` is as long as `inline_wait`: the margin of the retry does not send it to the worker."""
+    controller = opened(clock=type(clock)(auto_advance=True))
+    controller.declare("find", effect="read")
+    tool = scripted(TimeoutError("slow"), {"id": 7})
+    assert controller.call("find", {"id": 1}, run="r", execute=tool).value == {"id": 7}
+    assert tool.count == 2
+
+
 def test_a_wait_is_not_waited_where_the_caller_says_so(desk: Any, clock: Any, scripted: Any) -> None:
     """`wait=False` answers at once with the ticket, and the store keeps the wake-up."""
     tool = scripted(RATE, {"id": 7})
