@@ -21,7 +21,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition
 from langgraph.types import Command
 
-from examples.paper_trading.agent import Agent, Graph, Person, Think
+from examples.paper_trading.agent import Agent, Graph, Person, Scene, Think
+from examples.paper_trading.langchain_tools import langchain_tools
 from examples.paper_trading.world import JsonObject, World
 from forbear import Controller
 from forbear_adapters.langgraph import RecoveryToolNode, adeliver_ready, recovery_condition
@@ -170,13 +171,21 @@ def _arguments_of(messages: list[BaseMessage], call_id: str) -> JsonObject:
 
 
 @asynccontextmanager
-async def governed_agent(think: Think, tools: list[BaseTool], person: Person) -> AsyncIterator[Agent]:
-    """Open an agent under forbear, with a controller of its own."""
-    async with Controller.open(":memory:", clock=DeskClock(person.world), worker=False) as controller:
+async def controller_of(world: World) -> AsyncIterator[Controller]:
+    """Open a controller in memory, on the desk's clock, that knows the desk's tools."""
+    async with Controller.open(":memory:", clock=DeskClock(world), worker=False) as controller:
         declare(controller)
+        yield controller
+
+
+@asynccontextmanager
+async def governed_agent(scene: Scene) -> AsyncIterator[Agent]:
+    """Open an agent under forbear, with a controller of its own."""
+    tools = await langchain_tools(scene.desk)
+    async with controller_of(scene.world) as controller:
         yield Governed(
-            graph=governed_graph(think, tools, controller),
+            graph=governed_graph(scene.thinking(tools), tools, controller),
             controller=controller,
-            person=person,
+            person=scene.person,
             config=RunnableConfig(configurable={"thread_id": "run"}, recursion_limit=500),
         )
