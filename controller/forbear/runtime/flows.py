@@ -12,15 +12,16 @@ from typing import Final
 
 from forbear.core.decision import Inspect
 from forbear.core.events import Cancelled, Woke
+from forbear.core.policy import ToolPolicy
 from forbear.core.timing import is_within
 from forbear.core.values import Call
-from forbear.core.vocabulary import Answer, Mode
+from forbear.core.vocabulary import Answer, Effect, Mode
 from forbear.errors import StoreError
 from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import look
+from forbear.runtime.lookups import hand_out, look
 from forbear.runtime.places import ready_flow, secret_flow, turn_flow
 from forbear.runtime.program import propose, tell
 from forbear.runtime.reply import Attempt, Reply
@@ -64,6 +65,9 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
         forced=ask.forced,
         truncated=ask.truncated,
     )
+    unread = yield from unread_flow(engine, root, call, policy)
+    if unread is not None:
+        return unread
     if not call.malformed and not unjudged(policy):
         # The rule judges what would run, not what the caller may still change.
         call = judge(call, (yield from judge_by(policy, frozen_arguments(call))))
@@ -71,6 +75,24 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)
     return engine.answer(decided, asked)
+
+
+def unread_flow(engine: Engine, root: str, call: Call, policy: ToolPolicy) -> Flow[Reply | None]:
+    """Return the result of an equal write that the controller completed and that its run was never told.
+
+    In a later turn it would be done again, by a model that does not know that it was done (design section 4, step 1).
+    """
+    live = engine.world.peek(root)
+    if call.malformed or policy.effect is Effect.READ or policy.mode is Mode.OBSERVE:
+        return None
+    if live is not None and not live.ready and engine.world.is_current(live):
+        return None
+    handed = yield from transact(hand_out(root, call.run, completed=call.action), root)
+    if not handed:
+        return None
+    ready, row = handed[-1]
+    reply = engine.ready_reply(ready, row)
+    return replace(reply, answer=Answer.DELIVERED, step=call.step, call_id=call.call_id, ticket=None)
 
 
 # ---- call -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Run, Unknown
+from forbear.core.vocabulary import COMPLETED
 from forbear.errors import StoreError
 from forbear.ports import Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
@@ -136,11 +137,21 @@ def prompt_facts(root: str, ticket: str) -> Program[PromptFacts]:
     return prompt_of((yield from fetch(tree_scope(root), "prompt", ticket)))
 
 
-def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:
-    """Return the results that became ready for a run, each once, with what was recorded of them."""
+def hand_out(root: str, run: str, *, completed: str = "") -> Program[tuple[tuple[Ready, Row | None], ...]]:
+    """Return the results that became ready for a run, each once, with what was recorded of them.
+
+    Args:
+        root: Root of the run's tree.
+        run: The run.
+        completed: Only completed results of this action; "" = all.
+    """
     for _ in range(MAX_RACES):
         live = yield from load(root)
-        mine = tuple(ready for _, ready in sorted(live.ready.items()) if ready.run == run)
+        mine = tuple(
+            ready
+            for _, ready in sorted(live.ready.items())
+            if ready.run == run and (not completed or (ready.action == completed and ready.told.outcome in COMPLETED))
+        )
         if not mine:
             return ()
         found: list[tuple[Ready, Row | None]] = []
