@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 from langgraph.graph import MessagesState
 
 from examples.paper_trading.agent import Think
@@ -79,9 +79,7 @@ class MessagesClient:
         return {"type": "message", "role": "assistant", "model": model, "content": blocks, "stop_reason": reason}
 
 
-async def _answer(
-    think: Think, messages: list[BaseMessage], after: Callable[[], Awaitable[object]] | None
-) -> AIMessage:
+async def _answer(think: Think, messages: list[AnyMessage], after: Callable[[], Awaitable[object]] | None) -> AIMessage:
     answered = (await think(MessagesState(messages=messages)))["messages"][-1]
     if after is not None:
         await after()
@@ -90,7 +88,7 @@ async def _answer(
     return answered
 
 
-def _from_chat(message: Mapping[str, object]) -> list[BaseMessage]:
+def _from_chat(message: Mapping[str, object]) -> list[AnyMessage]:
     content = str(message.get("content") or "")
     match message["role"]:
         case "user":
@@ -106,7 +104,7 @@ def _call(call_id: object, function: Mapping[str, str]) -> ToolCall:
     return ToolCall(name=function["name"], args=json.loads(function["arguments"]), id=str(call_id), type="tool_call")
 
 
-def _from_anthropic(message: Mapping[str, object]) -> list[BaseMessage]:
+def _from_anthropic(message: Mapping[str, object]) -> list[AnyMessage]:
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else cast("list[Message]", content)
     text = "\n".join(str(block["text"]) for block in blocks if block["type"] == "text")
@@ -122,7 +120,7 @@ def _from_anthropic(message: Mapping[str, object]) -> list[BaseMessage]:
             if block["type"] == "tool_use"
         ]
         return [AIMessage(text, tool_calls=calls)]
-    results: list[BaseMessage] = [
+    results: list[AnyMessage] = [
         ToolMessage(
             str(block["content"]),
             tool_call_id=str(block["tool_use_id"]),

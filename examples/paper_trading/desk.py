@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, path: Path) -> None:
         """Name the world file; the server starts on first use."""
-        self._path = path
+        self._path = path.resolve()
         self._owner: asyncio.Task[None] | None = None
         self._session: asyncio.Future[ClientSession] | None = None
         self._leave = asyncio.Event()

@@ -89,8 +89,8 @@ class Job:
     does: Callable[[str, Attempt], Awaitable[object]]
     is_done: bool = False
 
-    async def say(self, _text: str) -> None:
-        """Do the job, once."""
+    async def say(self, text: str) -> None:
+        """Do the job, once; `text` is read by nobody."""
         if self.is_done:
             return
         self.is_done = True
