@@ -8,7 +8,7 @@ from datetime import datetime
 from forbear.core.decision import Snapshot
 from forbear.core.events import Event, Proposed, TreeEvent
 from forbear.core.identity import field_digest
-from forbear.core.policy import ToolPolicy
+from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Started, Unknown, Waiting
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Cause, Effect, Gate, Outcome, Scope, Trust
@@ -186,7 +186,8 @@ class Account:
     # Actions whose tool asked for a person, and no person answered yet; actions whose tool asked in this turn.
     must_ask: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
-    framework: frozenset[tuple[str, str]] = frozenset()
+    # Action, fingerprint, and until when a tool's question through the framework stands.
+    framework: frozenset[tuple[str, str, datetime]] = frozenset()
     doubts: tuple[Doubt, ...] = ()
     keys_used: frozenset[str] = frozenset()
     # Action -> fingerprint that was refused with retry_after and had no other answer since.
@@ -202,6 +203,7 @@ class Account:
     steps: tuple[Steps, ...] = ()
     blocks: tuple[tuple[str, int, str], ...] = ()
     noes: int = 0
+    noes_in_turn: int = 0
     denials: tuple[tuple[str, int], ...] = ()
     # (run, fingerprint) -> step, action, number and state of the newest call, where calls can be resumed.
     sent: tuple[tuple[str, str, str, str, int, str], ...] = ()
@@ -210,6 +212,10 @@ class Account:
     observed: frozenset[str] = frozenset()
     # Of the start that is being judged.
     is_retry: bool = False
+
+    def nobody_is_asked(self, limits: Limits) -> bool:
+        """So many noes since the last yes: nobody is asked; a human message opens one more question."""
+        return self.noes >= limits.max_prompts and self.noes_in_turn > 0
 
     @staticmethod
     def covers(ban: Ban, call: Call, principal: str) -> bool:
@@ -304,6 +310,9 @@ class Account:
             for ban in self.bans
         )
 
+    def _is_asked_by_framework(self, action: str, fingerprint: str, now: datetime) -> bool:
+        return any(entry[:2] == (action, fingerprint) and now < entry[2] for entry in self.framework)
+
     def _is_open(self, action: str, number: int) -> bool:
         return any(o.action == action and o.number == number for o in self.open)
 
@@ -314,6 +323,8 @@ class Account:
         self.steps = tuple(replace(st, idle=0) if st.run in runs else st for st in self.steps)
 
     def _end_doubt(self, action: str) -> None:
+        # What starts after the verdict repeats what was unknown, not what was refused before it.
+        self._forget_wait(action)
         self.doubts = tuple(d for d in self.doubts if d.action != action)
         self.keys_used -= {action}
         mine = [b for b in self.bans if b.cause is Cause.UNKNOWN and b.by == action]

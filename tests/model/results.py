@@ -100,7 +100,7 @@ class Results(Account):
                 else:
                     self.asked |= {o.action}
                     self.must_ask |= {o.action}
-                    if not s.has_approver or self.noes >= policy.limits.max_prompts:
+                    if not s.has_approver or self.nobody_is_asked(policy.limits):
                         self.must_ask -= {o.action}
                         self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, ends_with_turn=True))
             case Recovery.INSPECT_OUTCOME:
@@ -323,7 +323,7 @@ class Results(Account):
         for other in [other for other in self.open if other.action == key]:
             self._close(key, other.number)
             self._free(other, keep_probe=True)
-        self.framework |= {(key, o.call.fingerprint)}
+        self.framework |= {(key, o.call.fingerprint, now + s.policy.limits.approval_ttl)}
 
     def _lost(self, event: Lost, key: str, now: datetime, s: Snapshot) -> None:
         o = self._close(key, event.attempt)
@@ -345,7 +345,8 @@ class Results(Account):
                 self._close(key, o.number)
                 self._free(o, keep_probe=True)
             last = opened[-1]
-            self._forget_wait(key)
+            if any(o.is_retry for o in opened):
+                self._forget_wait(key)
             if last.by_key or not (event.acknowledged or last.call.effect is Effect.READ):
                 self._doubt(last, "OUTCOME_UNKNOWN", now, policy, s)
             return

@@ -113,8 +113,11 @@ class Starts(Account):
                 (y.fingerprint, y.run) == (call.fingerprint, call.run) and not y.is_back and now < y.expires_at
                 for y in self.yes
             )
-            if not granted and (action, call.fingerprint) not in self.framework:
-                used = dict(self.retries).get(action, 0) + 1
+            if not granted and not self._is_asked_by_framework(action, call.fingerprint, now):
+                used = dict(self.retries).get(action, 0)
+                # A retry in which the tool asked, and nobody answered in time, is made again.
+                is_again = used and any(entry[:2] == (action, call.fingerprint) for entry in self.framework)
+                used += not is_again
                 self.retries = (*(r for r in self.retries if r[0] != action), (action, used))
                 if used > self._retries_allowed(action, call, s.policy):
                     raise Violation(RETRY, f"{used} retries in one turn")
@@ -135,7 +138,7 @@ class Starts(Account):
         mine = (y for y in self.yes if y.fingerprint == call.fingerprint and y.run == call.run and now < y.expires_at)
         found = next(mine, None)
         gated = call.verdict.gate is not Gate.ALLOW
-        passed_on = (command.action, call.fingerprint) in self.framework
+        passed_on = self._is_asked_by_framework(command.action, call.fingerprint, now)
         if found is None:
             if gated and not passed_on:
                 raise Violation(APPROVAL, f"a call that the rule would {call.verdict.gate.value} starts without a yes")
@@ -169,7 +172,7 @@ class Starts(Account):
                 due = {
                     Rule.CHECKER_DOWN: dict(self.checks).get(call.action, 0) >= limits.checker_retry,
                     Rule.APPROVAL_NO_APPROVER: not s.has_approver,
-                    Rule.APPROVAL_PROMPTS_SPENT: self.noes >= limits.max_prompts,
+                    Rule.APPROVAL_PROMPTS_SPENT: self.nobody_is_asked(limits),
                 }
                 if gate is Gate.ALLOW or not due[decision.rule]:
                     raise Violation(HEALTHY, f"stopped without a reason by {decision.rule.value}")
@@ -214,7 +217,7 @@ class Starts(Account):
                 raise Violation(BOUNDED, "a call of a halted run is not answered as halted")
             return
         if call.malformed:
-            if decision.answer not in (Answer.BLOCKED, Answer.HALTED):
+            if decision.answer not in (Answer.BLOCKED, Answer.STOPPED, Answer.HALTED):
                 raise Violation(HEALTHY, "a malformed call is not blocked")
             return
         self._judge_proposal(event, now, decision, s)
