@@ -134,6 +134,9 @@ class Shop:
         """Open the store in a new process's place, with one tool declared like this."""
         controller = self._opened(self.path, token=token, **options)
         if policy is not None:
+            if "inspect" in policy:
+                # A check has to be there before its write is called.
+                controller.declare("find", effect="read")
             controller.declare("trade", **policy)
         return controller
 
