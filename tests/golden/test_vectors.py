@@ -22,11 +22,15 @@ def lines(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", ["journeys.jsonl", "journeys_more.jsonl", "signals.jsonl"])
+FILES = ["journeys.jsonl", "journeys_more.jsonl", "journeys_by_text.jsonl", "signals.jsonl"]
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_every_recorded_vector_is_met(name: str) -> None:
     """What the vectors expect is what is decided."""
     report = run([HERE / name])
     assert report.failures == ()
+    assert report.notes == (), "everything that they say was used and compared"
     assert report.passed == len(lines(name))
 
 
@@ -148,3 +152,37 @@ def test_bytes_that_are_no_text_are_a_failing_case(tmp_path: Path) -> None:
     file = tmp_path / "some.jsonl"
     file.write_bytes(b"\xff\xfe\x00\n")
     assert len(run([file]).failures) == 1
+
+
+def test_what_the_runner_cannot_use_is_said(tmp_path: Path) -> None:
+    """A misspelt member or a reason that nobody knows fails nothing, and is never passed over in silence."""
+    case = next(case for case in lines("journeys.jsonl") if case["id"] == "fc-20")
+    events, expected, tool = case["events"], case["expected"], case["tool"]
+    assert isinstance(events, list)
+    assert isinstance(expected, list)
+    assert isinstance(tool, dict)
+    tool["repeatible"] = False
+    events[0]["call"]["polcy"] = {"verdict": "deny"}
+    expected[5]["reason"] = "moon_in_the_seventh_house"
+    file = tmp_path / "some.jsonl"
+    file.write_text(json.dumps(case) + "\n", encoding="utf-8")
+    report = run([file])
+    assert (report.passed, report.failures) == (1, ())
+    assert report.notes == (
+        "fc-20: tool: 'repeatible' is no member of the format and was not used",
+        "fc-20: events[0].call: 'polcy' is no member of the format and was not used",
+        "fc-20: expected at event 5: nobody knows the reason 'moon_in_the_seventh_house'; it was not compared",
+    )
+
+
+@pytest.mark.parametrize("winner", [True, "c1", ["c1", "c2"]])
+def test_a_winner_is_named_or_only_said_to_be_one(winner: object) -> None:
+    """Whoever wrote the story may not know which of several claimants wins."""
+    case = next(case for case in lines("journeys_by_text.jsonl") if case["id"] == "ap-01")
+    expected = case["expected"]
+    assert isinstance(expected, list)
+    entry = next(one for one in expected if one["decision"] == "execute")
+    entry["winner"] = winner
+    assert run_journey(case) == []
+    entry["winner"] = ["c9"] if isinstance(winner, list) else False if winner is True else "c9"
+    assert len(run_journey(case)) == 1

@@ -8,7 +8,7 @@ from datetime import datetime
 from forbear.core.decision import Snapshot
 from forbear.core.events import Event, Proposed, TreeEvent
 from forbear.core.identity import field_digest
-from forbear.core.policy import ToolPolicy
+from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Parked, Running, Started, Unknown, Waiting
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Cause, Effect, Gate, Outcome, Scope, Trust
@@ -203,6 +203,7 @@ class Account:
     steps: tuple[Steps, ...] = ()
     blocks: tuple[tuple[str, int, str], ...] = ()
     noes: int = 0
+    noes_in_turn: int = 0
     denials: tuple[tuple[str, int], ...] = ()
     # (run, fingerprint) -> step, action, number and state of the newest call, where calls can be resumed.
     sent: tuple[tuple[str, str, str, str, int, str], ...] = ()
@@ -211,6 +212,10 @@ class Account:
     observed: frozenset[str] = frozenset()
     # Of the start that is being judged.
     is_retry: bool = False
+
+    def nobody_is_asked(self, limits: Limits) -> bool:
+        """So many noes since the last yes: nobody is asked; a human message opens one more question."""
+        return self.noes >= limits.max_prompts and self.noes_in_turn > 0
 
     @staticmethod
     def covers(ban: Ban, call: Call, principal: str) -> bool:

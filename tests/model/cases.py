@@ -605,7 +605,7 @@ def _bounds() -> Iterable[Case]:
         calls=_calls(R=call(READ, {"desk": "a"}), A=call(PLAIN, A1)),
         results={"": ("ok", "wait")},
         limits=whole,
-        also=_words("turns"),
+        also=_words("turns", "lifts"),
         attempts=3,
     )
     yield Case(
@@ -614,7 +614,7 @@ def _bounds() -> Iterable[Case]:
         tools=(replace(PLAIN, limits=Limits(max_calls_per_turn=1, max_calls_per_run=2)),),
         calls=_calls(A=call(PLAIN, A1), B=call(PLAIN, A2)),
         results={"": ("ok",)},
-        also=_words("turns"),
+        also=_words("turns", "lifts"),
         attempts=3,
     )
     seen = replace(WRITE, mode=Mode.OBSERVE, inspect=Inspection(tool="look"))

@@ -33,7 +33,7 @@ from forbear.core.events import (
 )
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, AwaitingApproval, Hold, Parked, Running, Unknown, Waiting
-from forbear.core.vocabulary import Answer, Cause, Mode, Scope
+from forbear.core.vocabulary import Answer, Cause, End, Mode, Scope
 from forbear.testing.explore import Violation
 from tests.model.account import BOUNDED, HEALTHY, LOST, OBSERVE, OWED, Steps, closed, due_at
 from tests.model.people import People
@@ -149,7 +149,7 @@ class Monitor(Starts, People):
             replace(st, blocked=0, idle=0, blocked_in_turn=0, calls_in_turn=0, all_blocked=True, seen=0, all_idle=True)
             for st in self.steps
         )
-        self.noes = 0
+        self.noes_in_turn = 0
         self.denials = ()
         self.same = ()
         # What the controller does not keep waiting is proposed anew: then it is no retry.
@@ -183,6 +183,9 @@ class Monitor(Starts, People):
         if hold.cause is Cause.DENIAL:
             self.noes = 0
             self.denials = tuple(d for d in self.denials if d[0] != hold.operation)
+        if hold.cause is Cause.BUDGET:
+            self.halted = tuple(h for h in self.halted if h[0] != hold.run or h[1] != "BUDGET")
+            self.steps = tuple(_renewed(st, hold) if st.run == hold.run else st for st in self.steps)
         if hold.cause is Cause.UNKNOWN:
             # An operator took it on himself.
             for action in {b.by for b in gone}:
@@ -234,6 +237,9 @@ class Monitor(Starts, People):
         if answer is Answer.HALTED:
             idle_only = st.blocked < limits.max_blocked_steps and st.blocked_in_turn < limits.max_blocked_per_turn
             reason = "WAITING" if idle_only and st.idle >= limits.max_idle_steps else "BLOCKED"
+            budgets = {h.scope for h in s.holds.values() if h.cause is Cause.BUDGET and h.value == call.run}
+            if budgets & {Scope.RUN, Scope.TURN} and not call.forced:
+                reason = "BUDGET"
             self.halted = (*(h for h in self.halted if h[0] != call.run), (call.run, reason))
         self.steps = (*(other for other in self.steps if other.run != call.run), st)
 
@@ -311,3 +317,12 @@ class Monitor(Starts, People):
         reasons = {(b.scope, b.value) for b in self.bans if b.cause is Cause.UNKNOWN}
         if hold.cause is Cause.UNKNOWN and (hold.scope, hold.value) not in reasons:
             raise Violation(OWED, "a hold for an unknown write whose truth is known")
+
+
+def _renewed(steps: Steps, hold: Hold) -> Steps:
+    """Return the counts of a run whose spent budget an operator lifted."""
+    if hold.scope is Scope.RUN or (hold.scope is Scope.OPERATION and hold.end is End.RUN):
+        steps = replace(steps, calls_in_run=0)
+    if hold.scope is not Scope.RUN:
+        steps = replace(steps, calls_in_turn=0)
+    return replace(steps, blocked=0, idle=0)

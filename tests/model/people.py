@@ -28,7 +28,7 @@ class People(Results):
             raise Violation(APPROVAL, "a person is asked although nobody can answer")
         if any(p.action == command.action for p in self.prompts):
             raise Violation(BOUNDED, "a second question about one call")
-        if self.noes >= limits.max_prompts:
+        if self.nobody_is_asked(limits):
             raise Violation(BOUNDED, "one question too many after so many noes")
         phase = action.phase
         if not isinstance(phase, AwaitingApproval) or phase.ticket != command.ticket:
@@ -121,6 +121,7 @@ class People(Results):
 
     def _denied(self, call: Call, prompt: Prompt, s: Snapshot) -> None:
         self.noes += 1
+        self.noes_in_turn += 1
         count = dict(self.denials).get(call.operation, 0) + 1
         self.denials = (*(d for d in self.denials if d[0] != call.operation), (call.operation, count))
         named = prompt.rule and prompt.rule != "always" and not prompt.rule.startswith("tool:")

@@ -100,7 +100,7 @@ class Results(Account):
                 else:
                     self.asked |= {o.action}
                     self.must_ask |= {o.action}
-                    if not s.has_approver or self.noes >= policy.limits.max_prompts:
+                    if not s.has_approver or self.nobody_is_asked(policy.limits):
                         self.must_ask -= {o.action}
                         self._put(self._ban(Cause.EXHAUSTED, Scope.ACTION, o.action, call, ends_with_turn=True))
             case Recovery.INSPECT_OUTCOME:

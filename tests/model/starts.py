@@ -172,7 +172,7 @@ class Starts(Account):
                 due = {
                     Rule.CHECKER_DOWN: dict(self.checks).get(call.action, 0) >= limits.checker_retry,
                     Rule.APPROVAL_NO_APPROVER: not s.has_approver,
-                    Rule.APPROVAL_PROMPTS_SPENT: self.noes >= limits.max_prompts,
+                    Rule.APPROVAL_PROMPTS_SPENT: self.nobody_is_asked(limits),
                 }
                 if gate is Gate.ALLOW or not due[decision.rule]:
                     raise Violation(HEALTHY, f"stopped without a reason by {decision.rule.value}")
@@ -217,7 +217,7 @@ class Starts(Account):
                 raise Violation(BOUNDED, "a call of a halted run is not answered as halted")
             return
         if call.malformed:
-            if decision.answer not in (Answer.BLOCKED, Answer.HALTED):
+            if decision.answer not in (Answer.BLOCKED, Answer.STOPPED, Answer.HALTED):
                 raise Violation(HEALTHY, "a malformed call is not blocked")
             return
         self._judge_proposal(event, now, decision, s)

@@ -244,6 +244,26 @@ def test_vectors_that_fail_print_a_line_each_and_exit_with_1(
     assert "request_approval" in failures[0]
 
 
+def test_what_a_vector_says_in_vain_is_a_note_beside_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt member fails nothing and is said on the error stream; the report stays as it is."""
+    call = {"id": "c1", "tool": "t", "args": {}, "polcy": {"verdict": "deny"}}
+    journey = {
+        "id": "J1",
+        "t0": "2026-01-01T00:00:00Z",
+        "tool": {"name": "t", "effect": "read"},
+        "events": [{"at": 0, "call": call}],
+        "expected": [{"event": 0, "decision": "execute"}],
+    }
+    path = tmp_path / "journeys.jsonl"
+    path.write_text(json.dumps(journey), "utf-8")
+    assert main(["vectors", "run", str(path)]) == 0
+    said = capsys.readouterr()
+    assert said.out == "1 passed, 0 failed\n"
+    assert said.err == "note: J1: events[0].call: 'polcy' is no member of the format and was not used\n"
+
+
 def test_one_line_escapes_what_could_move_the_cursor() -> None:
     """Control, bidirectional and zero-width characters of a file never reach the terminal as such."""
     assert one_line("a\n b\x1b[2J\u202e\u200b") == "a b\\x1b[2J\\u202e\\u200b"

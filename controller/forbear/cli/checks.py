@@ -111,6 +111,8 @@ def vectors_run(files: Files) -> None:
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("vectors", total=None)
         report = run_vectors(files, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    for note in report.notes:
+        typer.echo(one_line(f"note: {note}"), err=True)
     for failure in report.failures:
         cells = (failure.id, failure.event, failure.expected, failure.got)
         typer.echo("  ".join(one_line(cell) for cell in cells))

@@ -136,7 +136,8 @@ def classify_exception(facts: RaisedFacts, case: Case) -> Envelope:
     if is_a("group"):
         transport = path[1:] and all(_is_transport(name, table) for name in path[1:])
         return f.no_answer(case.effect) if transport else f.unknown(case.effect)
-    if is_a("repair_signal"):
+    if is_a("repair_signal") and not (case.writes and not facts.unsent and _is_behind(path, table)):
+        # "Failed" that was made of a broken connection says nothing about what the other side did.
         return answered_error(case)
     early = _before_sending(facts, case, path, table)
     if early is not None:
@@ -152,6 +153,11 @@ def classify_exception(facts: RaisedFacts, case: Case) -> Envelope:
 def _is_transport(name: str, table: Classes) -> bool:
     kinds = table.kinds
     return any(name in kinds[kind] for kind in ("not_sent", "not_sent_at_connect", "wrapper", "no_answer"))
+
+
+def _is_behind(path: list[str], table: Classes) -> bool:
+    """Tell whether a broken connection or a missing answer is among the causes."""
+    return any(_is_transport(name, table) and name not in table.kinds["neutral_cause"] for name in path[1:])
 
 
 def _may_claim(facts: RaisedFacts) -> bool:
@@ -246,7 +252,7 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
         own_code = False
     # A read may have sent what it likes: its own mistake stays one that other input repairs.
     own_code = own_code or (facts.own_code and not case.writes and not is_transport)
-    behind = any(_is_transport(name, table) and name not in table.kinds["neutral_cause"] for name in path[1:])
+    behind = _is_behind(path, table)
     if own_code and not behind:
         return answered_error(case)
     outcome = Outcome.TIMEOUT if "Timeout" in own or own.endswith("TimeoutError") else Outcome.UNKNOWN

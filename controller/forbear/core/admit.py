@@ -152,18 +152,28 @@ def _deny(s: Snapshot, action: Action, start: Start, now: datetime) -> Decision:
     return bar(s, start.call, hold, Rule.POLICY_DENIED, start.request_id, (changed,))
 
 
-def ask(s: Snapshot, action: Action, start: Start, now: datetime, *, rule: str, after_attempt: int = 0) -> Decision:
+def ask(
+    s: Snapshot,
+    action: Action,
+    start: Start,
+    now: datetime,
+    *,
+    rule: str,
+    after_attempt: int = 0,
+    code: str = "APPROVAL_REQUIRED",
+) -> Decision:
     """Ask a person about exactly this call; prompts are bounded, and nobody is asked where nobody can answer."""
     limits = s.policy.limits
     if not s.has_approver:
         return _no_prompt(s, action, start, now, "NO_APPROVER", Rule.APPROVAL_NO_APPROVER)
-    if s.tree.noes >= limits.max_prompts:
+    # Noes count since the last yes; a human message opens one more question, not all of them.
+    if s.tree.noes >= limits.max_prompts and s.tree.noes_in_turn > 0:
         return _no_prompt(s, action, start, now, "PROMPTS_EXHAUSTED", Rule.APPROVAL_PROMPTS_SPENT)
     if len(s.tree.open_prompts) >= limits.max_open_prompts:
         later = now + limits.default_wait
-        return park(s, action, start, later, now, "APPROVAL_REQUIRED", Rule.APPROVAL_PROMPTS_FULL)
+        return park(s, action, start, later, now, code, Rule.APPROVAL_PROMPTS_FULL)
     told = tell(
-        "APPROVAL_REQUIRED",
+        code,
         recovery=Recovery.REQUEST_APPROVAL,
         outcome=Outcome.PENDING,
         request_id=start.request_id,
@@ -224,7 +234,8 @@ def _check_later(s: Snapshot, action: Action, start: Start, now: datetime) -> De
     if checks < limits.checker_retry:
         return park(s, counted, start, now + limits.default_wait, now, "CHECKER_UNAVAILABLE", Rule.CHECKER_PARKED)
     if limits.on_checker_down == "ask":
-        return ask(s, counted, start, now, rule=start.call.verdict.rule)
+        # No verdict was given: the person is told that nobody else decided.
+        return ask(s, counted, start, now, rule=start.call.verdict.rule, code="CHECKER_UNAVAILABLE")
     return _no_prompt(s, counted, start, now, "CHECKER_UNAVAILABLE", Rule.CHECKER_DOWN)
 
 

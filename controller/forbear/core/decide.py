@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from forbear.core.admit import start_anyway
+from forbear.core.bar import bar
 from forbear.core.decision import Announce, Change, Command, Decision, Deliver, DropHold, Join, Snapshot
 from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
-from forbear.core.holds import tell
+from forbear.core.holds import place, tell
 from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
 from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
@@ -40,7 +41,7 @@ from forbear.core.states import (
     Waiting,
     known_key,
 )
-from forbear.core.steps import current, enter, leave, resumed, why_over
+from forbear.core.steps import current, enter, leave, renewed, resumed, why_over
 from forbear.core.values import Call, InvalidField
 from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
 
@@ -170,7 +171,7 @@ def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Star
         return _halted(run, event)
     call = _stands_apart(s, call)
     start = replace(start, call=call)
-    decision = _malformed(event) if call.malformed else _phase(s, s.action(call), event, now, start)
+    decision = _malformed(s, event, now) if call.malformed else _phase(s, s.action(call), event, now, start)
     return _count(s, run, event, decision, now)
 
 
@@ -235,7 +236,8 @@ def _halted(run: Run, event: Proposed) -> Decision:
     )
 
 
-def _malformed(event: Proposed) -> Decision:
+def _malformed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
+    """Answer a call that cannot be used, and count its repetitions: the same again is refused like any same input."""
     told = tell(
         event.call.malformed,
         recovery=Recovery.REPAIR_INPUT,
@@ -244,7 +246,29 @@ def _malformed(event: Proposed) -> Decision:
         call=event.call,
     )
     told = replace(told, invalid_fields=tuple(InvalidField(name=name, rule="required") for name in event.call.missing))
-    return Decision(rule=Rule.INPUT_MALFORMED, answer=Answer.BLOCKED, told=told, blocked_step=True, idle_step=True)
+    hold = place(
+        event.call,
+        scope=Scope.ACTION,
+        # It covers nothing: what was cut off says nothing about a call with these arguments that was not.
+        value=f"{event.call.action}~",
+        cause=Cause.REPAIR,
+        end=End.TURN,
+        told=told,
+        ticket=event.ticket,
+        snapshot=s,
+        now=now,
+    )
+    standing = s.holds.get(hold.key)
+    if standing is not None and standing.turn == s.tree.turn:
+        return bar(s, event.call, standing, Rule.INPUT_MALFORMED, event.request_id)
+    return Decision(
+        rule=Rule.INPUT_MALFORMED,
+        changes=(hold,),
+        answer=Answer.BLOCKED,
+        told=told,
+        blocked_step=True,
+        idle_step=True,
+    )
 
 
 def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: datetime) -> Decision:
@@ -335,7 +359,7 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
         streaks=(),
         repairs=(),
         denials=(),
-        noes=0,
+        noes_in_turn=0,
         open_prompts=(),
     )
     return Decision(rule=Rule.TURN_BEGAN, changes=(*changes, tree), commands=tuple(commands))
@@ -348,6 +372,7 @@ def _is_of_tree(scope: Scope) -> bool:
 def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes: list[Change] = []
     tree: Tree = s.tree
+    runs: dict[str, Run] = {}
     changes.extend(
         # An operator took it on himself: what comes late changes nothing any more.
         replace(action, phase=Fresh(), key_spent=0)
@@ -360,6 +385,9 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
             spent = s.actions.get(hold.action)
             if hold.cause is Cause.EXHAUSTED and spent is not None and spent.retries:
                 changes.append(replace(spent, retries=0))
+            if hold.cause is Cause.BUDGET and hold.run in s.runs:
+                # Without this the next call would meet the same count, and the same hold.
+                runs[hold.run] = renewed(runs.get(hold.run, s.runs[hold.run]), hold)
             if hold.cause is Cause.DENIAL:
                 tree = replace(
                     tree, noes=0, denials=tuple(entry for entry in tree.denials if entry[0] != hold.operation)
@@ -369,11 +397,11 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
                 streaks=tuple(streak for streak in tree.streaks if streak.operation != hold.operation),
                 repairs=tuple(entry for entry in tree.repairs if entry[0] != hold.value),
             )
-    changes.extend(
-        replace(run, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0)
-        for run in s.runs.values()
-        if event.run is not None and run.id == event.run and run.halted is not None
-    )
+    for run in s.runs.values():
+        if event.run is not None and run.id == event.run and run.halted is not None:
+            one = runs.get(run.id, run)
+            runs[run.id] = replace(one, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0)
+    changes.extend(runs.values())
     if not changes:
         return Decision(rule=Rule.LIFTED_NOTHING)
     if tree is not s.tree:

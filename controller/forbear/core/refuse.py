@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forbear.core.decision import (
     Decision,
@@ -22,7 +22,7 @@ from forbear.core.states import (
     Waiting,
     step_key,
 )
-from forbear.core.timing import retry_at
+from forbear.core.timing import fraction, not_before, retry_at
 from forbear.core.values import Envelope, Grant
 from forbear.core.vocabulary import (
     Answer,
@@ -166,9 +166,9 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         return stop(draft, told, Rule.RETURNED_WAIT_NO_RESET, ticket)
     reset = envelope.reset_at if envelope.reset_at is not None else now + limits.default_wait
     at = retry_at(reset, now, action.key)
-    hold = _close_until(draft, envelope, at, ticket)
-    # Another answer may have named a later end for what this call shares with others.
-    at = max(at, hold.ends_at or at)
+    hold = _close_until(draft, envelope, reset, at, ticket)
+    # Another answer may have named an end that is good for this one as well: then after those who wait for it already.
+    at = max(at, _after_others(hold, action.key))
     if at - now > limits.max_wait:
         told = _as_stop(envelope, "WAIT_EXCEEDS_LIMIT", reset)
         count_refusal(draft, envelope, ticket)
@@ -176,6 +176,9 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     allowed = limits.max_retries
     if allowed is None:
         allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
+    if call.effect is Effect.READ and envelope.executed is not Executed.NO and not may_run_again(s, call):
+        # It may have run, and the author said that a second time does harm (a read that bills).
+        allowed = 0
     if action.retries >= allowed:
         told = _as_stop(envelope, "RETRY_EXHAUSTED", envelope.reset_at)
         count_refusal(draft, envelope, ticket)
@@ -214,7 +217,14 @@ def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
     )
 
 
-def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) -> Hold:
+def _after_others(hold: Hold, key: str) -> datetime:
+    """Return when a call can come that is the last of those who wait for a hold."""
+    assert hold.ends_at is not None
+    place = sum(other != key for other in hold.parked)
+    return hold.ends_at + timedelta(seconds=0.2 * place + 0.1 * fraction(key)) if place else hold.ends_at
+
+
+def _close_until(draft: Draft, envelope: Envelope, reset: datetime, at: datetime, ticket: str) -> Hold:
     """Close the quota, else the target, else the action (second different call: the operation); an end moves later only."""
     call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
@@ -228,11 +238,12 @@ def _close_until(draft: Draft, envelope: Envelope, at: datetime, ticket: str) ->
             scope = Scope.TARGET
     if scope is Scope.ACTION and waits >= 2 and call.effect is not Effect.UNDECLARED:
         scope = Scope.OPERATION
-    return _put_time(draft, scope, envelope, at, ticket)
+    return _put_time(draft, scope, envelope, reset, at, ticket)
 
 
-def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, ticket: str) -> Hold:
-    s, call = draft.s, draft.call
+def _put_time(draft: Draft, scope: Scope, envelope: Envelope, reset: datetime, at: datetime, ticket: str) -> Hold:
+    """Return the hold with its end: a later reset moves it, another call's jitter for the same reset does not."""
+    s, call, now = draft.s, draft.call, draft.now
     scope, value = narrow(call, scope, s.tree.principal)
     hold = place(
         call,
@@ -243,9 +254,29 @@ def _put_time(draft: Draft, scope: Scope, envelope: Envelope, at: datetime, tick
         told=envelope,
         ticket=f"{ticket}-h",
         snapshot=s,
-        now=draft.now,
+        now=now,
     )
     standing = draft.hold(hold.key)
-    ends_at = at if standing is None or standing.ends_at is None else max(standing.ends_at, at)
     claim = None if standing is None else standing.claim
+    ends_at = None if standing is None else standing.ends_at
+    if standing is None and scope is Scope.OPERATION:
+        # Whoever of the operation waits already, alone so far, goes first, and at its own time.
+        early = _waiting_alone(draft)
+        hold = replace(hold, parked=tuple(action for _, action in early))
+        ends_at = early[0][0] if early else None
+    if ends_at is None or ends_at < not_before(reset, now):
+        # Whoever was there first stays first: the end is the one that its own retry would have.
+        first = next((key for key in hold.parked if key != call.action), None)
+        ends_at = at if first is None else retry_at(reset, now, first)
     return draft.put(replace(hold, ends_at=ends_at, claim=claim))
+
+
+def _waiting_alone(draft: Draft) -> list[tuple[datetime, str]]:
+    """Return the other calls of the operation that wait for their retry, the first one first."""
+    most = draft.s.policy.limits.max_parked
+    waiting = [
+        (other.phase.retry_at, other.key)
+        for other in draft.s.actions.values()
+        if isinstance(other.phase, Waiting) and other.call.operation == draft.call.operation
+    ]
+    return sorted(one for one in waiting if one[1] != draft.call.action)[: most - 1]

@@ -317,8 +317,9 @@ class Tree:
     repairs: tuple[tuple[str, int, str], ...] = ()
     # operation -> denials in a row.
     denials: tuple[tuple[str, int], ...] = ()
-    # Answered no since the last yes.
+    # Answered no since the last yes, and in this turn.
     noes: int = 0
+    noes_in_turn: int = 0
     open_prompts: tuple[str, ...] = ()
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from forbear.core.decision import Snapshot
 from forbear.core.policy import Limits
-from forbear.core.states import Run
+from forbear.core.states import Hold, Run
 from forbear.core.values import Call
+from forbear.core.vocabulary import End, Scope
 
 
 def current(run: Run, turn: int) -> Run:
@@ -81,6 +82,24 @@ def why_over(run: Run, limits: Limits) -> str:
     if run.idle_steps >= limits.max_idle_steps:
         return "WAITING"
     return ""
+
+
+def renewed(run: Run, hold: Hold) -> Run:
+    """Return a run whose spent budget a person lifted: what it counts begins anew, and the halt that it caused ends."""
+    if run.halted is not None and run.halted.reason == "BUDGET":
+        run = replace(run, halted=None, blocked_steps=0, idle_steps=0)
+    match hold.scope:
+        case Scope.RUN:
+            return replace(run, calls_in_run=0)
+        case Scope.TURN:
+            return replace(run, calls_in_turn=0)
+        case _:
+            ends_with_turn = hold.end is End.TURN
+            kept = tuple(
+                (name, 0, in_run if ends_with_turn else 0) if name == hold.value else (name, in_turn, in_run)
+                for name, in_turn, in_run in run.operations
+            )
+            return replace(run, operations=kept)
 
 
 def count_start(run: Run, operation: str) -> Run:

@@ -16,6 +16,11 @@ def fraction(key: str) -> float:
     return int(key[:8], 16) / 2**32
 
 
+def not_before(reset: datetime, now: datetime) -> datetime:
+    """Return the instant before which no retry of this reset starts, without anybody's jitter."""
+    return max(reset, now + FLOOR) + MARGIN
+
+
 def retry_at(reset: datetime, now: datetime, key: str) -> datetime:
     """Return the instant of the one retry: never before `reset`, never less than the floor from now."""
     base = max(reset, now + FLOOR)

@@ -85,7 +85,8 @@ def build(
         arguments, readable = _unreadable(str(error)), False
         text = canonical(arguments)
     operation = policy.operation or policy.name
-    missing = tuple(name for name in policy.required if name not in arguments) if readable else ()
+    # Arguments that cannot be read at all lack every one of them.
+    missing = tuple(name for name in policy.required if name not in arguments)
     malformed = ""
     if truncated:
         malformed = TRUNCATED

@@ -57,6 +57,11 @@ def is_check_of(inspection: Inspection, arguments: Arguments, looked_with: Argum
     return bool(shared) and all(looked_with[name] == arguments[name] for name in shared)
 
 
+def is_about_one_thing(inspection: Inspection, looked_with: Arguments) -> bool:
+    """Say whether a look-up without arguments can answer: what it found is compared with the write, or with its start."""
+    return not looked_with and not inspection.arguments and not isinstance(inspection.applied_if, (str, type(None)))
+
+
 def verdict_of(inspection: Inspection, value: object, arguments: Arguments, started_at: datetime) -> Verdict:
     """Return what a completed check says about the write."""
     rule = inspection.applied_if
@@ -125,19 +130,34 @@ def looked_flow(engine: Engine, attempt: Attempt, value: object) -> Flow[None]:
         inspection = engine.tools.known_policy(action.call.tool).inspect
         if inspection is None or inspection.tool != attempt.tool:
             continue
-        if is_check_of(inspection, frozen_arguments(action.call), attempt.arguments):
+        arguments = frozen_arguments(action.call)
+        if is_check_of(inspection, arguments, attempt.arguments):
             yield from inspected_flow(engine, attempt.root, action, inspection, value, source="model")
+        elif is_about_one_thing(inspection, attempt.arguments):
+            # A tool that takes arguments may have answered about something else: then only finding it says anything.
+            is_found = _names(inspection) and _verdict(action, inspection, value) is Verdict.APPLIED
+            if is_found or engine.tools.takes_nothing(attempt.tool):
+                yield from inspected_flow(engine, attempt.root, action, inspection, value, source="model")
+
+
+def _names(inspection: Inspection) -> bool:
+    """Say whether the check compares what it found with an argument of the write."""
+    rule = inspection.applied_if
+    return rule is not None and not isinstance(rule, str) and not callable(rule) and "equals" in rule
+
+
+def _verdict(action: Action, inspection: Inspection, value: object) -> Verdict:
+    if not isinstance(action.phase, Unknown):
+        return Verdict.CANNOT_TELL
+    return verdict_of(inspection, value, frozen_arguments(action.call), action.phase.started_at)
 
 
 def inspected_flow(
     engine: Engine, root: str, action: Action, inspection: Inspection, value: object, *, source: str
 ) -> Flow[None]:
     """Feed what a completed check says."""
-    phase = action.phase
-    if not isinstance(phase, Unknown):
-        return
-    verdict = verdict_of(inspection, value, frozen_arguments(action.call), phase.started_at)
-    yield from verdict_flow(engine, root, action, verdict, source=source)
+    if isinstance(action.phase, Unknown):
+        yield from verdict_flow(engine, root, action, _verdict(action, inspection, value), source=source)
 
 
 def verdict_flow(engine: Engine, root: str, action: Action, verdict: Verdict, *, source: str) -> Flow[None]:

@@ -150,6 +150,15 @@ class Toolbox:
         """Say whether a tool was declared or bound."""
         return name in self._tools or name in self._executors or name in self._of_runs
 
+    def takes_nothing(self, name: str) -> bool:
+        """Say whether a tool is known to take no arguments at all."""
+        executor = self._executors.get(name)
+        if executor is None or self.policy(name).input_fields or self.policy(name).required:
+            return False
+        with suppress(TypeError, ValueError):
+            return not inspect.signature(executor).parameters
+        return False
+
     def parameters(self, name: str) -> tuple[str, ...]:
         """Return the argument names of a tool, as far as they are known."""
         policy = self.policy(name)

@@ -18,7 +18,7 @@ from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.ends import CHECKS
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import call_flow, run_attempt, wake_flow
-from forbear.runtime.inspection import check_arguments, inspected_flow, verdict_flow
+from forbear.runtime.inspection import check_arguments, inspected_flow, is_about_one_thing, verdict_flow
 from forbear.runtime.lookups import actions_of, look
 from forbear.runtime.observing import Traced
 from forbear.runtime.perform import arun_flow, run_flow
@@ -205,6 +205,8 @@ def look_flow(engine: Engine, root: str, key: str) -> Flow[None]:
     tools = engine.tools
     executor = tools.executor(inspection.tool, action.call.run)
     arguments = check_arguments(inspection, frozen_arguments(action.call), tools.parameters(inspection.tool))
+    if arguments is None and is_about_one_thing(inspection, {}) and tools.takes_nothing(inspection.tool):
+        arguments = {}
     if executor is None or arguments is None or not tools.is_read(inspection.tool):
         yield from verdict_flow(engine, root, action, Verdict.CANNOT_TELL, source="check")
         return

@@ -234,6 +234,10 @@ class Ledger:
                 self.open.discard(call)
         return found
 
+    def sharing(self, ticket: str) -> list[str]:
+        """Return the calls that were given a ticket."""
+        return [call for call, given in self.tickets.items() if given == ticket]
+
     def _is_one_run(self, call: str, other: str) -> bool:
         one, two = self._calls[call], self._calls[other]
         return (one.session, one.agent) == (two.session, two.agent)

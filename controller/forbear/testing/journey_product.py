@@ -12,7 +12,7 @@ from typing import Final, cast
 from forbear.contract import Raised, RaisedFacts, Raw
 from forbear.contract.exceptions import classes
 from forbear.core.states import Action, AwaitingApproval, Hold, Phase, Running
-from forbear.core.vocabulary import Scope
+from forbear.core.vocabulary import Cause, Scope
 from forbear.errors import UsageError
 from forbear.runtime.controller import Controller
 from forbear.runtime.operator import Operator
@@ -180,6 +180,8 @@ class Product:
         """End the hold of a rule, or of a call; where none stands, nothing is to be ended."""
         for hold in self._holds():
             named = hold.scope is Scope.RULE and about == f"rule:{hold.value}"
+            # `always` is no rule that holds: its denial is a hold of the target or the action.
+            named = named or (about == "rule:always" and hold.cause is Cause.DENIAL and hold.scope is not Scope.RULE)
             if named or (ticket is not None and hold.ticket == ticket):
                 self._operator.lift(hold.ticket, actor=actor)
                 return

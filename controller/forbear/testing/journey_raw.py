@@ -32,7 +32,8 @@ def raw_of(result: Result, *, start: datetime, instants: frozenset[str]) -> Raw:
                 status=cast("int", body["status"]),
                 headers=header_pairs(body.get("headers") or {}),
                 body=_dated(body.get("body_fields", body.get("body", "")), start, instants),
-                effects_before_failure=body.get("effects_before_failure") is True,
+                # Flagged, counted or listed: each says that something was done before the failure.
+                effects_before_failure=bool(body.get("effects_before_failure")),
                 protocol=_protocol(str(body.get("protocol", ""))),
             )
         case "mcp":
@@ -61,7 +62,8 @@ def _raised(body: Json) -> RaisedFacts:
         status=status if isinstance(status, int) else None,
         headers=header_pairs(body.get("headers") or {}),
         body=body.get("body_fields", ""),
-        control_flow=body.get("control_flow") is True,
+        # Flagged, or named by the signal's own class.
+        control_flow=bool(body.get("control_flow")),
     )
 
 

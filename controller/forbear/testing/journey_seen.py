@@ -88,8 +88,14 @@ def _decisions(reply: Reply) -> tuple[frozenset[str], str]:
 
 
 def _of_result(envelope: Envelope, *, joined: bool) -> frozenset[str]:
-    if joined or envelope.outcome in COMPLETED:
+    if joined:
         return frozenset({"deliver_completed"})
+    if envelope.outcome in COMPLETED:
+        if envelope.recovery is None:
+            return frozenset({"deliver_completed"})
+        # A part was done and the rest was not: a result, and a call that does not run again as it is.
+        rest = "inspect_only" if envelope.recovery is Recovery.INSPECT_OUTCOME else "block"
+        return frozenset({"deliver_completed", rest})
     if envelope.recovery is Recovery.INSPECT_OUTCOME:
         return frozenset({"inspect_only"})
     return frozenset({"block"})

@@ -24,9 +24,8 @@ _GATES: Final[Mapping[str, Gate]] = {
     "unavailable": Gate.UNAVAILABLE,
 }
 _LIMITS: Final[Mapping[str, str]] = {
-    "max_wait_s": "max_wait",
     "max_controller_retries": "max_retries",
-    "transport_retry": "max_retries",
+    "max_wait_s": "max_wait",
     "unknown_reset": "on_unknown_reset",
     "max_calls_per_turn": "max_calls_per_turn",
     "max_calls_per_run": "max_calls_per_run",
@@ -100,12 +99,24 @@ def controller_limits(journey: Journey) -> dict[str, object]:
             if value != "positive_only":
                 raise Unreadable(f"limits: jitter {value!r} is not known")
             continue
+        if name == "transport_retry":
+            # A limit of single tools.
+            continue
         if name not in _LIMITS:
             # A limit under the product's own name.
             found[name] = value
             continue
         found[_LIMITS[name]] = _WORDS.get(value, value) if isinstance(value, str) else value
     return found
+
+
+def _max_retries(limits: Json, *, is_read: bool) -> object:
+    """Return `max_retries` of one tool; None = the default, which alone tells temporary failures of reads apart (1 and 2)."""
+    usual = limits.get("max_controller_retries")
+    temporary = limits.get("transport_retry")
+    if not is_read or temporary is None:
+        return usual
+    return None if usual in (None, 1) and temporary == 2 else temporary
 
 
 def declarations(journey: Journey, author: Author) -> dict[str, dict[str, object]]:
@@ -122,7 +133,9 @@ def declarations(journey: Journey, author: Author) -> dict[str, dict[str, object
 def _tool(journey: Journey, tool: Json, limits: dict[str, object], author: Author) -> dict[str, object]:
     name = str(tool["name"])
     results = _results(journey, name)
-    own = limits if tool.get("effect") == "read" else {k: v for k, v in limits.items() if k not in _READS_ONLY}
+    is_read = tool.get("effect") == "read"
+    own = {name: value for name, value in limits.items() if is_read or name not in _READS_ONLY}
+    own["max_retries"] = _max_retries(journey.limits, is_read=is_read)
     fields: dict[str, object] = {"limits": own, **_plain(tool)}
     if _has_gate(journey, name) or tool.get("gate") is not None:
         fields["approval"] = _bound(author.verdict, name)

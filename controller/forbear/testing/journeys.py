@@ -16,13 +16,14 @@ from forbear.errors import ForbearError
 from forbear.runtime.reply import Reply
 from forbear.testing.clock import ManualClock
 from forbear.testing.journey_ahead import crashes_before_start, is_lost, is_reproposed, step_to_rerun
-from forbear.testing.journey_checks import Seen, unmet
+from forbear.testing.journey_checks import Seen, unknown_reason, unmet
 from forbear.testing.journey_format import Call, Control, Expectation, Human, Journey, Json, Result, Unreadable, journey
 from forbear.testing.journey_ledger import Broken, Ledger
 from forbear.testing.journey_product import Product
 from forbear.testing.journey_promises import broken
 from forbear.testing.journey_raw import raw_of, secrets_of
 from forbear.testing.journey_seen import of_reply
+from forbear.testing.journey_strange import strange_members
 from forbear.testing.journey_tools import Author, instants
 
 __all__ = ["Unmet", "run_journey"]
@@ -41,13 +42,20 @@ class Unmet:
     got: str
 
 
-def run_journey(line: Json) -> list[Unmet]:
-    """Return what is not as the vector says; an empty list is a pass. Never raises for what a line holds."""
+def run_journey(line: Json, *, notes: list[str] | None = None) -> list[Unmet]:
+    """Return what is not as the vector says; an empty list is a pass. Never raises for what a line holds.
+
+    Args:
+        line: The vector.
+        notes: Filled with one sentence for each thing that the vector says and the runner could not use or compare.
+    """
+    remarks = [] if notes is None else notes
+    remarks.extend(strange_members(line))
     name = str(line.get("id", "?"))
     try:
         story = journey(line)
         with TemporaryDirectory(prefix="forbear-journey-") as folder:
-            return _Story(story, Path(folder)).run()
+            return _Story(story, Path(folder), remarks).run()
     except Unreadable as error:
         return [Unmet(id=name, event="-", expected="a journey", got=str(error))]
     except ForbearError as error:
@@ -57,7 +65,8 @@ def run_journey(line: Json) -> list[Unmet]:
 class _Story:
     """One journey while it runs."""
 
-    def __init__(self, story: Journey, folder: Path) -> None:
+    def __init__(self, story: Journey, folder: Path, notes: list[str]) -> None:
+        self.notes = notes
         self.story = story
         self.calls = story.calls()
         self.clock = ManualClock(story.start)
@@ -118,6 +127,11 @@ class _Story:
             why = unmet(expected, seen, start=self.story.start, drift=drift)
             if why is not None:
                 found.append(self._unmet(_wanted(expected), why))
+            word = unknown_reason(expected, seen)
+            if word is not None:
+                self.notes.append(
+                    f"expected at event {self.index}: nobody knows the reason {word!r}; it was not compared"
+                )
             self._remember_window(expected, seen)
         return found
 
@@ -336,7 +350,9 @@ class _Story:
             ticket = self.ledger.tickets.get(call.id, "")
             if call.id not in self.answered and self.product.is_asked_by_framework(ticket):
                 # The framework knows that its own question is open: it does not run the tool again.
-                seen.append(Seen(call=call.id, decisions=frozenset({"needs_approval"}), ticket=ticket))
+                asked = Seen(call=call.id, decisions=frozenset({"needs_approval"}), ticket=ticket)
+                # It is the question that was open before.
+                seen.append(replace(asked, joins=frozenset(self.ledger.sharing(ticket))))
             else:
                 seen.append(self._propose(call, again=True))
         return seen

@@ -33,6 +33,8 @@ class Report:
 
     passed: int
     failures: tuple[Failure, ...]
+    # What vectors say and the runner could not use or compare, one sentence each; no failures.
+    notes: tuple[str, ...] = ()
 
 
 def run(paths: Sequence[Path], *, progress: Progress | None = None) -> Report:
@@ -45,14 +47,15 @@ def run(paths: Sequence[Path], *, progress: Progress | None = None) -> Report:
     """
     lines = [(path, number, text) for path in paths for number, text in _lines(path)]
     failures: list[Failure] = []
+    notes: list[str] = []
     passed = 0
     for done, (path, number, text) in enumerate(lines, start=1):
-        found = _case(f"{path.name}:{number}", text)
+        found = _case(f"{path.name}:{number}", text, notes)
         failures.extend(found)
         passed += not found
         if progress is not None:
             progress(done, len(lines))
-    return Report(passed=passed, failures=tuple(failures))
+    return Report(passed=passed, failures=tuple(failures), notes=tuple(notes))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -62,7 +65,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _case(place: str, text: str) -> list[Failure]:
+def _case(place: str, text: str, notes: list[str]) -> list[Failure]:
     try:
         line: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -75,9 +78,10 @@ def _case(place: str, text: str) -> list[Failure]:
         return [_unreadable(name, "neither a journey (events) nor a signal (input)")]
     try:
         if "events" in case:
-            return [
-                Failure(id=one.id, event=one.event, expected=one.expected, got=one.got) for one in run_journey(case)
-            ]
+            said: list[str] = []
+            found = run_journey(case, notes=said)
+            notes.extend(f"{name}: {one}" for one in said)
+            return [Failure(id=one.id, event=one.event, expected=one.expected, got=one.got) for one in found]
         return [Failure(id=one.id, event="-", expected=one.expected, got=one.got) for one in run_signals([text])]
     except Exception as error:  # noqa: BLE001 - whatever a line does to the runner, it is that line's failure
         return [Failure(id=name, event="-", expected="the case can be run", got=f"{type(error).__name__}: {error}")]

@@ -163,6 +163,20 @@ def test_defaults(judge: Any, error: BaseException, read: Recovery, write: Recov
     assert judge(Raised(error), "undeclared").recovery is write
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("langchain_core.tools", "ToolException"), ("fastmcp.exceptions", "ToolError"), ("pydantic_ai", "ModelRetry")],
+)
+def test_a_repair_signal_made_of_a_broken_connection(judge: Any, module: str, name: str) -> None:
+    """`raise ToolException(…) from ReadTimeout`: the write may have happened, whatever the outer class asks for."""
+    error = caused(of(module, name)(), ReadTimeout())
+    assert judge(Raised(error), "write").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(Raised(error), "undeclared").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(Raised(error), "read").recovery is Recovery.REPAIR_INPUT
+    said = caused(of(module, name)(), of("httpx", "HTTPStatusError")())
+    assert judge(Raised(said), "write").recovery is Recovery.REPAIR_INPUT
+
+
 def test_outcomes_of_cancellation_and_timeouts(judge: Any) -> None:
     """A cancelled read is cancelled, a time-out is a time-out; neither says "not executed"."""
     cancelled = judge(Raised(asyncio.CancelledError()))

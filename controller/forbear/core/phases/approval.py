@@ -356,6 +356,7 @@ def _denied(s: Snapshot, action: Action, state: AwaitingApproval, event: Denied,
     tree = replace(
         s.tree,
         noes=s.tree.noes + 1,
+        noes_in_turn=s.tree.noes_in_turn + 1,
         open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),
         denials=(*(entry for entry in s.tree.denials if entry[0] != call.operation), (call.operation, counted)),
     )
