@@ -7,6 +7,12 @@ MODEL  ?=
 DEMO := .venv-demo/bin/python
 TEST := .venv-test/bin/python
 PIP  := -m pip install -qq --disable-pip-version-check
+LOUD_PIP := -m pip install --disable-pip-version-check --progress-bar off
+# What is shown of pip's own lines: the packages while they come, and everything from an error on.
+SHOWN := /^Collecting / { print "      " $$2; fflush(); next } \
+  /^Installing collected/ { print "      installing them all ..."; fflush(); next } \
+  /^ERROR|^error/ { bad = 1 } bad && !/^FAILED$$/ { print > "/dev/stderr" } \
+  /^FAILED$$/ { failed = 1 } END { exit failed }
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -99,13 +105,16 @@ clean:  ## Remove environments, caches and reports
   --resolution lowest-direct --group test --group clients --editable '.[all,demo]'
 
 .venv-%/.stamp: pyproject.toml
-	@echo "Building the environment .venv-$* (once; about half a minute) ..."
+	@echo "Building the environment .venv-$* (once, and again when pyproject.toml changes):"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "forbear needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@rm -rf .venv-$*
+	@echo "  1/3 an empty environment ..."
 	@$(PYTHON) -m venv .venv-$* \
 	  || { echo "$(PYTHON) cannot build environments; install its venv module (Debian: python3-venv)" >&2; exit 1; }
+	@echo "  2/3 pip ..."
 	@.venv-$*/bin/python $(PIP) 'pip>=25.1'
-	@.venv-$*/bin/python $(PIP) $(WHAT)
+	@echo "  3/3 packages, a line each (one to three minutes) ..."
+	@{ .venv-$*/bin/python $(LOUD_PIP) $(WHAT) 2>&1 || echo FAILED; } | awk '$(SHOWN)'
 	@$(AND_THEN)
 	@touch $@

@@ -128,8 +128,17 @@ class Store(Protocol):
         """Return the live row that carries this ticket."""
         ...
 
-    def tickets(self, kind: str | None = None) -> Sequence[Row]:
-        """Return all live rows that carry a ticket, oldest first."""
+    def tickets(
+        self, kind: str | None = None, *, beginning: str = "", scope: str | None = None, limit: int | None = None
+    ) -> Sequence[Row]:
+        """Return the live rows that carry a ticket, oldest first; only those that are asked for are read.
+
+        Args:
+            kind: Of this kind only.
+            beginning: Only tickets that begin with this text; a whole ticket finds every row that carries it.
+            scope: Of this scope only.
+            limit: So many at most; None = all.
+        """
         ...
 
     def lost(self) -> Sequence[Row]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forbear.core.rules import Rule
 from forbear.observe.naming import EVENTS, LAST, severity_of
+from forbear.observe.notice import Event, Unrecorded
 from forbear.observe.words import INSTRUMENTS, SPAN
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md"
@@ -38,7 +39,8 @@ EVENT = """
 
 The event of a decision follows from its rule; an answer `stopped` makes a `forbear.stopped` of a block or a wait, an
 answer `halted` a `forbear.halted`, and both are errors. A handled refusal is a warning; rules after which the controller
-tries nothing more by itself are errors (marked with `!`).
+tries nothing more by itself are errors (marked with `!`). `forbear.broken` is no decision: the store could not be written,
+so the call did not run (or it ran, and what it said is committed, and told, later).
 
 | event | severity | rules |
 |---|---|---|
@@ -57,6 +59,8 @@ def page() -> str:
     for event in dict.fromkeys(EVENTS.values()):
         rules = [f"`{rule}`{'!' if rule in LAST else ''}" for rule in Rule if EVENTS[rule] is event]
         events.append(f"| `{event}` | {severity_of(event)} | {', '.join(rules)} |")
+    broken = ", ".join(f"`{rule}`" for rule in Unrecorded)
+    events.append(f"| `{Event.BROKEN}` | {severity_of(Event.BROKEN)} | {broken} |")
     return HEAD + "\n".join(metrics) + "\n" + SPANS + "\n".join(spans) + "\n" + EVENT + "\n".join(events) + "\n"
 
 

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -94,7 +95,47 @@ CLASSES: Final[tuple[Callable[[str], Exception], ...]] = (
     lambda text: Refused("POSITION_LIMIT_REACHED", safe_message=f"{text}\n", constraint=text, approval_url=text),
     lambda text: ExceptionGroup(text or "x", [ValueError(text)]),
 )  # fmt: skip
-errors = st.builds(lambda make, text: make(text), st.sampled_from(CLASSES), texts)
+
+
+class RpcError(Exception):
+    """What grpcio raises, as far as anybody looks: a code, trailing metadata, and a text that holds a secret."""
+
+    def __init__(self, code: tuple[str, int], metadata: tuple[tuple[str, object], ...]) -> None:
+        super().__init__(SECRET)
+        self._code, self._metadata = code, metadata
+
+    def code(self) -> Any:
+        """Return an object like grpcio's status codes."""
+        return SimpleNamespace(name=self._code[0], value=(self._code[1], self._code[0].lower()))
+
+    def trailing_metadata(self) -> tuple[tuple[str, object], ...]:
+        """Return the metadata."""
+        return self._metadata
+
+    def details(self) -> str:
+        """Return the text that nobody reads."""
+        return SECRET
+
+
+RpcError.__module__ = "grpc"
+# A Status of RESOURCE_EXHAUSTED with a RetryInfo and a BadRequest whose texts are secrets, to be cut and changed.
+_STATUS: Final = (
+    b"\x08\x08\x12\x13" + SECRET.encode().ljust(19)[:19] + b"\x1a\x30\x0a\x28type.googleapis.com/google.rpc.RetryInfo"
+    b"\x12\x04\x0a\x02\x08\x1e"
+)
+_changed = st.builds(
+    lambda at, byte, end: (_STATUS[:at] + bytes([byte]) + _STATUS[at + 1 :])[:end],
+    st.integers(0, len(_STATUS) - 1), st.integers(0, 255), st.integers(0, len(_STATUS)),
+)  # fmt: skip
+rpc_errors = st.builds(
+    RpcError,
+    st.sampled_from((("RESOURCE_EXHAUSTED", 8), ("UNAVAILABLE", 14), ("INVALID_ARGUMENT", 3), (CORE, 99))),
+    st.lists(
+        st.tuples(st.just("grpc-status-details-bin"), st.just(_STATUS) | _changed | st.binary(max_size=60) | texts)
+        | st.tuples(st.just("grpc-retry-pushback-ms"), texts), max_size=3,
+    ).map(tuple),
+)  # fmt: skip
+errors = rpc_errors | st.builds(lambda make, text: make(text), st.sampled_from(CLASSES), texts)
 raws = https | mcps | rpcs | grpcs | programs | errors
 
 EFFECTS: Final = ("read", "write", None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forbear.core.rules import Rule
-from tests.model.golden import DIGEST, again, read
+from tests.model.cases import CASES
+from tests.model.golden import again, digests, read
 from tests.model.plain import JSON, to_plain
 from tests.model.survey import gate
 
@@ -24,6 +25,12 @@ def test_every_rule_has_a_vector() -> None:
     assert {rule.value for rule in Rule} - shown == set()
 
 
-def test_the_whole_enumeration_is_the_recorded_one() -> None:
-    """The explorations take the same decisions as when the digest was written (`python -m tests.model --write-golden`)."""
-    assert gate().digest == DIGEST.read_text(encoding="utf-8").strip()
+@pytest.mark.parametrize("case", [case.name for case in CASES])
+def test_the_enumeration_of_a_case_is_the_recorded_one(case: str) -> None:
+    """An exploration takes the same decisions, in order, as when they were recorded (`python -m tests.model --write-golden`)."""
+    assert gate().digests[case] == digests()[case]
+
+
+def test_no_case_is_recorded_that_is_gone() -> None:
+    """Each digest is that of a case which is explored."""
+    assert list(digests()) == [case.name for case in CASES]

@@ -22,7 +22,7 @@ def lines(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
 
 
-FILES = ["journeys.jsonl", "journeys_more.jsonl", "journeys_by_text.jsonl", "signals.jsonl"]
+FILES = ["journeys.jsonl", "journeys_more.jsonl", "journeys_by_text.jsonl", "signals.jsonl", "signals_more.jsonl"]
 
 
 @pytest.mark.parametrize("name", FILES)

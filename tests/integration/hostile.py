@@ -6,12 +6,20 @@ import base64
 import codecs
 import html
 import json
+import logging
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from forbear import Controller, Operator, Reply
 from forbear.contract import write_envelope
 from forbear.errors import UsageError
+from forbear.observe import LoggingObserver, OpenTelemetryObserver
 from forbear.ports import JournalLine
 
 # Ugly enough to catch accidental transformations: signs of URLs, JSON, HTML and shells, bidi and zero-width characters.
@@ -90,3 +98,26 @@ def journal_texts(controller: Controller) -> list[str]:
 def prompts(controller: Controller) -> list[str]:
     """Return what a person is shown of everything that waits."""
     return [repr(pending) for pending in Operator(controller).pending()]
+
+
+class Watch:
+    """Everything that telemetry takes away from a controller: spans, metrics and log records at DEBUG."""
+
+    def __init__(self) -> None:
+        self._spans = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        tracers = TracerProvider()
+        tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+        meters = MeterProvider(metric_readers=[self._reader])
+        self.observers = (LoggingObserver(), OpenTelemetryObserver(tracer_provider=tracers, meter_provider=meters))
+
+    def texts(self, records: Iterable[logging.LogRecord]) -> list[str]:
+        """Return what left as text; with each log record's attributes, and with the traceback that it may carry."""
+        written = logging.Formatter("%(name)s %(message)s")
+        ours = [record for record in records if record.name.startswith("forbear")]
+        metrics = self._reader.get_metrics_data()
+        return [
+            *(span.to_json() for span in self._spans.get_finished_spans()),
+            metrics.to_json() if metrics is not None else "",
+            *(f"{written.format(record)} {record.__dict__!r}" for record in ours),
+        ]

@@ -6,12 +6,14 @@ record with the request id and enough to investigate.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import pkgutil
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -20,15 +22,17 @@ import pytest
 import trustme
 
 from forbear import Controller, Operator, Refused, Reply
+from forbear.audit.evidence import evidence_path
 from forbear.audit.files import of_request
 from forbear.contract import mark
+from forbear.core.vocabulary import Executed, Outcome, Recovery
 from forbear.errors import StoreError
 from forbear.ports import Commit, Store
 from forbear.store.sqlite import open_sqlite
 from forbear.testing.clock import ManualClock, SequenceIds
 from forbear_adapters.http import over_httpx
 from tests.integration import fault_server as fs
-from tests.integration.hostile import CORE, SECRET, journal_texts, leaks, lines, prompts, told
+from tests.integration.hostile import CORE, SECRET, Watch, journal_texts, leaks, prompts, told
 
 PATIENT, IMPATIENT = 10.0, 0.7
 HOST = "internal-gateway.example"
@@ -91,6 +95,8 @@ class Row:
     answers: tuple[str, ...] = ("executed",)
     # Rule that the record names last, its beginning.
     rule: str = "running.returned"
+    # Answer to the same call in the next step: none of them lets the tool run a second time.
+    again: tuple[str, ...] = ("blocked", "stopped")
     # Boundaries that the record says were reached, and the last one that was.
     reached: str = ""
     # Class of the exception that the protected record keeps.
@@ -100,8 +106,8 @@ class Row:
 class BrokenStore:
     """A store whose disk fails as soon as it is told, with a message that names everything."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self._store = open_sqlite(":memory:", clock=clock)
+    def __init__(self, path: Path, clock: ManualClock) -> None:
+        self._store = open_sqlite(path, clock=clock)
         self.fails = False
 
     def __getattr__(self, name: str) -> Any:
@@ -122,9 +128,20 @@ class World:
         self.monkeypatch = monkeypatch
         self.certificate = certificate
         self.path = path
-        self.store = BrokenStore(clock)
-        self.controller = Controller.open(path, clock=clock, ids=SequenceIds(), worker=False)
-        self.broken = Controller.open(store=cast("Store", self.store), clock=clock, ids=SequenceIds(), worker=False)
+        self.broken_path = path.with_name("broken.db")
+        self.store = BrokenStore(self.broken_path, clock)
+        self.watch = Watch()
+        self.controller = Controller.open(
+            path, clock=clock, ids=SequenceIds(), worker=False, observer=self.watch.observers
+        )
+        self.broken = Controller.open(
+            store=cast("Store", self.store),
+            clock=clock,
+            ids=SequenceIds(),
+            worker=False,
+            observer=self.watch.observers,
+            evidence=evidence_path(self.broken_path),
+        )
         self.declare()
         self.tool: Callable[..., object] | None = None
         self.urls: list[str] = []
@@ -138,6 +155,18 @@ class World:
         """Propose the call."""
         self.tool = execute
         return self.controller.call("place_order", ARGUMENTS, run="r1", step="s1", execute=execute, wait=False)
+
+    def again(self, *, broken: bool) -> Reply:
+        """Propose the same call in the next step, with a tool that must not run."""
+
+        def forbidden(**_: Any) -> object:
+            raise AssertionError("the tool ran a second time")
+
+        if broken:
+            return self.broken.call(
+                "place_order", ARGUMENTS, run="r1", step="s2", execute=forbidden, wait=False, on_broken="block"
+            )
+        return self.controller.call("place_order", ARGUMENTS, run="r1", step="s2", execute=forbidden, wait=False)
 
     def served(self, fault: fs.Fault, *, tls: bool = False, timeout: float = PATIENT, scheme: str = "") -> Reply:
         """Call the tool against a server."""
@@ -231,6 +260,7 @@ MATRIX: dict[str, tuple[Callable[[World], Reply], Row]] = {
             recovery=RETRY,
             executed="no",
             answers=("pending",),
+            again=("pending",),
             reached="response_received",
             exception="HTTPStatusError",
         ),
@@ -242,6 +272,7 @@ MATRIX: dict[str, tuple[Callable[[World], Reply], Row]] = {
             recovery=RETRY,
             executed="no",
             answers=("pending",),
+            again=("pending",),
             reached="connection_started",
             exception="ConnectError",
         ),
@@ -263,6 +294,7 @@ MATRIX: dict[str, tuple[Callable[[World], Reply], Row]] = {
             recovery=RETRY,
             executed="no",
             answers=("pending",),
+            again=("pending",),
             reached="connection_started",
             exception="ConnectTimeout",
         ),
@@ -289,7 +321,14 @@ MATRIX: dict[str, tuple[Callable[[World], Reply], Row]] = {
     ),
     "the controller itself": (
         controller_broken,
-        Row(code="CONTROLLER_BROKEN", recovery=STOP, executed="no", answers=("blocked",), rule=""),
+        Row(
+            code="CONTROLLER_BROKEN",
+            recovery=STOP,
+            executed="no",
+            answers=("blocked",),
+            rule="",
+            exception="StoreError",
+        ),
     ),
 }
 
@@ -312,55 +351,84 @@ def world(tmp_path: Path, certificate: ssl.SSLContext, monkeypatch: pytest.Monke
     made.broken.close()
 
 
-@pytest.mark.parametrize("name", MATRIX)
-def test_every_way_to_fail_keeps_the_four_promises(
+def keeps_the_promises(
     name: str, world: World, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Code and action are right, the secret is in no form anywhere, no raw detail passes, and the record knows the id."""
-    caplog.set_level(logging.DEBUG, logger="forbear")
+    """Check the four promises of one way to fail."""
+    caplog.set_level(logging.DEBUG)
     fail, row = MATRIX[name]
     reply = fail(world)
     envelope = reply.envelope
+    ours = name == "the controller itself"
 
-    # 1. Code and action.
+    # 1. Code and action: what the reply says, what the model reads, and what it may do next.
     assert (envelope.code, envelope.recovery, envelope.executed) == (row.code, row.recovery, row.executed)
     assert reply.answer in row.answers
+    read = json.loads(reply.for_model())
+    assert (read["error"]["code"], read["error"]["recovery"]) == (row.code, row.recovery)
     if row.code == "RATE_LIMITED":
         assert envelope.reset_at == ManualClock().now() + timedelta(seconds=60)
+    second = world.again(broken=ours)
+    assert second.answer in row.again
 
     # 2. and 3. The secret, the server's words and the connection's details, in what anybody is told.
-    texts = [*told(reply), *prompts(world.controller)]
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("forbear")]
+    world.controller.close()
     printed = capsys.readouterr()
-    texts += [*ours, printed.out, printed.err, *journal_texts(world.controller)]
+    left = world.watch.texts(caplog.records)
+    assert any("forbear.code" in text or row.code in text for text in left) or ours, "telemetry says nothing"
+    texts = [*told(reply), *told(second), *prompts_of(world), *left, printed.out, printed.err]
     details = (*SERVER_WORDS, *world.urls, HOST, "/v1/orders", "Bearer", "getaddrinfo", "[Errno", "SSL:", "_ssl.c")
     assert leaks(texts, details) == []
 
     # 4. The record has the id, and says what happened.
     assert envelope.request_id.startswith("act_")
-    if name != "the controller itself":
-        recorded = lines(world.controller, envelope.request_id)
-        assert recorded, "the request id finds nothing"
-        last = recorded[-1]
-        facts = json.loads(last.body)
-        assert last.run == "r1"
-        assert last.tool == "place_order"
-        assert last.rule.startswith(row.rule)
-        assert facts["code"] == row.code
-        assert {"event", "before", "after", "policy", "fingerprint"} <= facts.keys()
-        reached = facts.get("boundaries", [])
-        assert (reached[-1] if reached else "") == row.reached
-        if row.reached:
-            # The protected record beside it, which only operators read, names what was raised and where it went.
-            entries, _ = of_request(world.path, envelope.request_id)
-            evidence = [entry.evidence for entry in entries if entry.evidence is not None]
-            (piece,) = evidence
-            exceptions = cast("list[dict[str, str]]", piece["exceptions"])
-            assert exceptions[0]["class"].rpartition(".")[2] == row.exception
-            if row.reached != "validated":
-                (request,) = cast("list[dict[str, str]]", piece["requests"])
-                assert request["method"] == "POST"
-                assert request["destination"]
+    entries, loose = of_request(world.broken_path if ours else world.path, envelope.request_id)
+    if ours:
+        # The journal cannot be written: what is known stands beside it, under the id that the agent was told.
+        assert entries == []
+        (piece,) = loose
+        assert (piece["event"], piece["code"], piece["tool"], piece["run"], piece["step"]) == (
+            "controller_failed", row.code, "place_order", "r1", "s1",
+        )  # fmt: skip
+        assert piece["arguments_digest"]
+        (said,) = cast("list[dict[str, str]]", piece["exceptions"])
+        assert said["class"].rpartition(".")[2] == row.exception
+        return
+    assert entries, "the request id finds nothing"
+    last, facts = entries[-1].line.line, entries[-1].facts
+    assert (last.run, last.tool, facts["code"]) == ("r1", "place_order", row.code)
+    assert last.rule.startswith(row.rule)
+    assert {"event", "before", "after", "policy", "fingerprint"} <= facts.keys()
+    reached = cast("list[str]", facts.get("boundaries", []))
+    assert (reached[-1] if reached else "") == row.reached
+    if row.reached:
+        # The protected record beside it, which only operators read, names what was raised and where it went.
+        (piece,) = [entry.evidence for entry in entries if entry.evidence is not None]
+        exceptions = cast("list[dict[str, str]]", piece["exceptions"])
+        assert exceptions[0]["class"].rpartition(".")[2] == row.exception
+        assert exceptions[0]["text"]
+        if row.reached != "validated":
+            (request,) = cast("list[dict[str, str]]", piece["requests"])
+            assert request["method"] == "POST"
+            assert request["destination"].partition("://")[2] in (
+                HOST,
+                *(url.partition("://")[2] for url in world.urls),
+            )
+            assert request["path_template"]
+
+
+def prompts_of(world: World) -> list[str]:
+    """Return what persons are shown, and the journal, of a controller on the same file."""
+    with Controller.open(world.path, clock=ManualClock(), ids=SequenceIds(start=5000), worker=False) as looking:
+        return [*prompts(looking), *journal_texts(looking)]
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_way_to_fail_keeps_the_four_promises(
+    name: str, world: World, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code and action are right, the secret is in no form anywhere, no raw detail passes, and the record knows the id."""
+    keeps_the_promises(name, world, caplog, capsys)
 
 
 def test_a_broken_controller_raises_without_a_word_of_others(world: World) -> None:
@@ -384,3 +452,80 @@ def test_nothing_is_sent_when_a_person_declined(world: World) -> None:
         again = world.controller.call("place_order", ARGUMENTS, run="r1", step="s2", execute=tool, wait=False)
     assert server.connections == 0
     assert again.envelope.code == "USER_DENIED"
+
+
+# ---- that the promises would be seen to break ------------------------------------------------------------------------
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, where: str, change: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """Let a function give something else: `change` is given its result and its positional arguments."""
+    module, _, name = where.rpartition(".")
+    holder: Any = pkgutil.resolve_name(module)
+    whole = getattr(holder, name)
+
+    def spoilt(*given: Any, **named: Any) -> Any:
+        return change(whole(*given, **named), given)
+
+    monkeypatch.setattr(holder, name, spoilt)
+
+
+SPOILT: dict[str, tuple[str, str, Callable[[Any, tuple[Any, ...]], Any]]] = {
+    "another code": (
+        "remote 403",
+        "forbear.contract.classify.classify_exception",
+        lambda said, given: replace(said, code="AUTH_FAILED"),
+    ),
+    "a refusal becomes a wait": (
+        "remote 401",
+        "forbear.contract.classify.classify_exception",
+        lambda said, given: replace(said, recovery=Recovery.RETRY_AFTER),
+    ),
+    "an unknown write counts as not sent": (
+        "timeout after bytes",
+        "forbear.contract.classify.classify_exception",
+        lambda said, given: replace(
+            said, recovery=Recovery.DO_NOT_RETRY, executed=Executed.NO, outcome=Outcome.REFUSED
+        ),
+    ),
+    "the text of an exception in the message": (
+        "DNS failure",
+        "forbear.contract.classify._finished",
+        lambda said, given: replace(said, safe_message=f"{HOST} has no address"),
+    ),
+    "a secret in Base64 in the message": (
+        "remote 401",
+        "forbear.contract.classify._finished",
+        lambda said, given: replace(said, safe_message=base64.b64encode(f"k:{CORE}".encode()).decode()),
+    ),
+    "the server's address in a log": (
+        "rate limit",
+        "logging.LogRecord.getMessage",
+        lambda text, given: f"{text} to 127.0.0.1",
+    ),
+    "no evidence": ("remote 403", "forbear.runtime.leaving.piece_of", lambda piece, given: b"{}"),
+    "evidence without the destination": (
+        "timeout after bytes",
+        "forbear.audit.record.destination_of",
+        lambda said, given: "",
+    ),
+    "no record of the controller's failure": (
+        "the controller itself",
+        "forbear.runtime.broken.piece_of",
+        lambda piece, given: b"{}",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_a_broken_promise_would_be_seen(
+    fault: str,
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a fault planted in the product, the check of the matrix fails: it is no check of nothing."""
+    name, where, change = SPOILT[fault]
+    spoil(monkeypatch, where, change)
+    with pytest.raises((AssertionError, ValueError, KeyError)):
+        keeps_the_promises(name, world, caplog, capsys)

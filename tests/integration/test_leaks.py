@@ -14,9 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from forbear import Controller, Refused
-from forbear.contract import Grpc, Http, McpError, header_pairs, mcp_result
+from forbear.contract import Grpc, Http, McpError, Process, Raised, RaisedFacts, Value, header_pairs, mcp_result
+from forbear.runtime.steps import Ended, How
 from forbear.testing.clock import ManualClock, SequenceIds
-from tests.integration.hostile import CORE, FORMS, SECRET, journal_texts, leaks, prompts, told
+from tests.integration.hostile import CORE, FORMS, SECRET, Watch, journal_texts, leaks, prompts, told
 
 MEGABYTE = 1024 * 1024
 
@@ -153,9 +154,17 @@ TOOLS: dict[str, Callable[..., object]] = {
 
 
 @pytest.fixture
-def controller() -> Iterator[Controller]:
+def watch() -> Watch:
+    """What telemetry takes away."""
+    return Watch()
+
+
+@pytest.fixture
+def controller(watch: Watch) -> Iterator[Controller]:
     """A controller whose calls are short."""
-    with Controller.open(":memory:", clock=ManualClock(), ids=SequenceIds(), worker=False) as opened:
+    with Controller.open(
+        ":memory:", clock=ManualClock(), ids=SequenceIds(), worker=False, observer=watch.observers
+    ) as opened:
         yield opened
 
 
@@ -188,6 +197,7 @@ def test_a_planted_secret_is_nowhere(
     name: str,
     policy: str,
     controller: Controller,
+    watch: Watch,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -207,9 +217,12 @@ def test_a_planted_secret_is_nowhere(
         for ready in handle.inbox():
             texts += told(ready)
         texts += [repr(handle), *prompts(controller), *journal_texts(controller)]
+    controller.close()
+    left = watch.texts(caplog.records)
+    assert len(left) > 2, "telemetry says nothing"
     texts += [str(one.message) for one in warned] + [record.getMessage() for record in caplog.records]
     printed = capsys.readouterr()
-    assert leaks([*texts, printed.out, printed.err]) == []
+    assert leaks([*texts, *left, printed.out, printed.err]) == []
     assert all(len(text.encode()) < 4096 for text in texts)
 
 
@@ -217,3 +230,22 @@ def test_a_planted_secret_is_nowhere(
 def test_the_search_finds_every_form(form: str) -> None:
     """A leak in any form would be found: a search that finds nothing proves nothing."""
     assert leaks([f"before {form} after"]) != []
+
+
+RAW = [
+    Value(SECRET), Raised(ValueError(SECRET), seen=Http(status=500, headers=((CORE, SECRET),), body=SECRET)),
+    RaisedFacts(names=("m.C",), headers=((CORE, SECRET),), body=SECRET, status=500),
+    Http(status=403, headers=header_pairs(HEADERS), body=NESTED),
+    mcp_result({"content": [SECRET], "structuredContent": NESTED, "resultType": CORE, "inputRequests": {CORE: SECRET},
+                "requestState": SECRET, "status": CORE}),
+    McpError(code=CORE, data={CORE: SECRET}),
+    Grpc(code="UNKNOWN", details=(SECRET,), trailing_metadata=((CORE, SECRET),)),
+    Process(exit_status=1, output=SECRET), Refused("A_B", safe_message=SECRET),
+    Ended(how=How.LEFT, error=KeyboardInterrupt(SECRET)), Ended(how=How.ANSWERED, raw=Raised(ValueError(SECRET))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", RAW, ids=range(len(RAW)))
+def test_a_repr_shows_no_text_of_others(value: object) -> None:
+    """What stands in a log or in a crash report's variables is the kind of a result, and nothing that it holds."""
+    assert leaks([repr(value), str(value), f"{value}", repr([value]), repr({"x": value})]) == []

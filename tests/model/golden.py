@@ -19,7 +19,7 @@ from tests.model.plain import JSON, from_plain, to_plain
 from tests.model.survey import Survey
 
 FILE = Path(__file__).parents[1] / "golden" / "decisions.jsonl"
-DIGEST = Path(__file__).parents[1] / "golden" / "decisions.digest"
+DIGESTS = Path(__file__).parents[1] / "golden" / "decisions.digests"
 
 
 def vectors(made: Survey) -> Iterator[dict[str, JSON]]:
@@ -44,11 +44,17 @@ def vectors(made: Survey) -> Iterator[dict[str, JSON]]:
 
 
 def write(made: Survey) -> int:
-    """Write the vectors and the digest of the whole enumeration; return how many vectors there are."""
+    """Write the vectors and the digest of each case's enumeration; return how many vectors there are."""
     lines = [json.dumps(vector, sort_keys=True, separators=(",", ":")) for vector in vectors(made)]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    DIGEST.write_text(made.digest + "\n", encoding="utf-8")
+    DIGESTS.write_text("".join(f"{made.digests[name]} {name}\n" for name in made.digests), encoding="utf-8")
     return len(lines)
+
+
+def digests() -> dict[str, str]:
+    """Return the recorded digest of each case's enumeration."""
+    lines = (line.split(" ", 1) for line in DIGESTS.read_text(encoding="utf-8").splitlines())
+    return {name: digest for digest, name in lines}
 
 
 def read() -> list[dict[str, JSON]]:

@@ -67,3 +67,35 @@ def from_plain(value: JSON) -> object:
         return getattr(_KNOWN[kind], name)
     members = {key: from_plain(member) for key, member in value.items() if key != "is"}
     return _KNOWN[str(value["is"])](**members)
+
+
+class Texts:
+    """Core values as one line of text each, for digests: the same wherever it is made, and without what has its default.
+
+    A value is written once and remembered, since the values of a history are mostly those of the history before it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, str]] = {}
+        self._plans: dict[type, tuple[tuple[str, object], ...]] = {}
+
+    def text(self, value: object) -> str:
+        """Return the text of a value."""
+        if value is None or isinstance(value, (str, int, float, datetime, timedelta)):
+            return repr(value)
+        if isinstance(value, tuple):
+            return f"({','.join([self.text(member) for member in value])})"
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = (value, self._fields(value))
+        return known[1]
+
+    def _fields(self, value: object) -> str:
+        kind = type(value)
+        plan = self._plans.get(kind)
+        if plan is None:
+            assert is_dataclass(value)
+            plan = tuple((entry.name, entry.default) for entry in fields(value))
+            self._plans[kind] = plan
+        made = [f"{name}={self.text(member)}" for name, default in plan if (member := getattr(value, name)) != default]
+        return f"{kind.__name__}({','.join(made)})"

@@ -174,16 +174,16 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a no ends with the turn",
-        "phases.approval",
+        "phases.answers",
         "end=End.PERSON,",
         "end=End.TURN,",
         ("approval-target", "approval-bare", "hostile"),
     ),
     Bug(
         "the answered question stays open",
-        "phases.approval",
-        "        open_prompts=tuple(ticket for ticket in s.tree.open_prompts if ticket != state.ticket),\n        denials=tuple(",
-        "        denials=tuple(",
+        "phases.answers",
+        "        without_prompt(s.tree, state.ticket),\n        noes=0,",
+        "        s.tree,\n        noes=0,",
         ("approval", "approval-target"),
     ),
     Bug(
@@ -301,8 +301,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a turn ends a doubt",
         "decide",
-        "if hold.end in (End.TURN, End.REPAIR) and",
-        "if hold.end in (End.TURN, End.REPAIR, End.VERDICT) and",
+        "if hold.end in (End.TURN, End.REPAIR)",
+        "if hold.end in (End.TURN, End.REPAIR, End.VERDICT)",
         ("unknown", "undeclared", "unknown-wide"),
     ),
     Bug(
@@ -315,8 +315,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a shared time hold ends earlier when moved",
         "refuse",
-        "max(standing.ends_at, at)",
-        "min(standing.ends_at, at)",
+        "if ends_at is None or ends_at < not_before(reset, now):",
+        "if ends_at is None or ends_at >= not_before(reset, now):",
         ("retry", "retry-quota", "retry-child", "refusal-until"),
     ),
 )

@@ -15,6 +15,7 @@ from forbear.core.rules import Rule
 from forbear.testing.explore import Explored, explore
 from tests.model.calls import Case
 from tests.model.cases import CASES
+from tests.model.plain import Texts
 from tests.model.world import Desk, Seen
 
 # States of each case that the gate visits, nearest first; a larger survey is made by hand.
@@ -59,7 +60,8 @@ class Survey:
     samples: dict[tuple[str, str, Rule], list[tuple[str, Seen]]] = field(
         default_factory=dict[tuple[str, str, Rule], list[tuple[str, Seen]]]
     )
-    digest: str = ""
+    # Digest of every decision that was taken, in order, by the case's name.
+    digests: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def survey(cases: Iterable[Case] = CASES, states: int = GATE) -> Survey:
@@ -69,19 +71,20 @@ def survey(cases: Iterable[Case] = CASES, states: int = GATE) -> Survey:
         Broken: a promise does not hold.
     """
     made = Survey()
-    total = blake2b(digest_size=16)
     for case in cases:
-        desk = Desk(case, _sampler(made, case.name))
+        total = blake2b(digest_size=16)
+        desk = Desk(case, _sampler(made, case.name, total.update))
         made.counts[case.name] = explore(desk, max_states=states)
         made.cells.update(desk.cells)
-        for (phase, event, rule), count in sorted(desk.cells.items()):
-            total.update(f"{case.name} {phase} {event} {rule.value} {count}\n".encode())
-    made.digest = total.hexdigest()
+        made.digests[case.name] = total.hexdigest()
     return made
 
 
-def _sampler(made: Survey, name: str) -> Callable[[Seen], None]:
+def _sampler(made: Survey, name: str, record: Callable[[bytes], object]) -> Callable[[Seen], None]:
+    texts = Texts()
+
     def listen(seen: Seen) -> None:
+        record(f"{seen.phase} {type(seen.event).__name__} {texts.text(seen.decision)}\n".encode())
         cell = (seen.phase, type(seen.event).__name__, seen.decision.rule)
         found = made.samples.setdefault(cell, [])
         if len(found) < 3 and all(case != name for case, _ in found):

@@ -19,6 +19,11 @@ text_rules = [{ prefix = "Busy", recovery = "retry_after" }]
 exception_rules = [{ exception = "desk.Closed", recovery = "do_not_retry" }]
 """
 
+TYPES = "type.googleapis.com/google.rpc."
+RETRY_INFO = {"@type": f"{TYPES}RetryInfo", "retryDelay": "30s"}
+BILLING = {"@type": f"{TYPES}ErrorInfo", "reason": "BILLING_DISABLED", "domain": "googleapis.com"}
+BAD_REQUEST = {"@type": f"{TYPES}BadRequest", "fieldViolations": [{"field": "quantity"}]}
+
 
 def classified(
     result: object, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -46,10 +51,26 @@ def classified(
         ({"kind": "exception", "module": "desk", "class": "Closed"}, "do_not_retry", "policy: exception_rules[0]"),
         ({"kind": "exception", "module": "httpx", "class": "ReadTimeout"}, "inspect_outcome", "httpx.ReadTimeout"),
         ({"kind": "exception", "module": "x", "class": "Y", "status": 401}, "do_not_retry", "HTTP status 401"),
-        ({"kind": "exception", "module": "x", "class": "Y", "sqlstate": "40001"}, "retry_after", "SQLSTATE 40001"),
+        (
+            {"kind": "exception", "module": "psycopg", "class": "Y", "sqlstate": "40001"},
+            "retry_after",
+            "SQLSTATE 40001",
+        ),
+        (
+            {"kind": "exception", "module": "x", "class": "Y", "sqlstate": "40001"},
+            "inspect_outcome",
+            "a SQLSTATE that an exception of somebody else carries",
+        ),
         ({"kind": "mcp", "result": {"isError": True, "content": []}}, "repair_input", "MCP isError"),
         ({"kind": "mcp", "error": {"code": -32602}}, "repair_input", "JSON-RPC error code, made by server"),
         ({"kind": "grpc", "code": "UNAVAILABLE"}, "inspect_outcome", "gRPC status code"),
+        (
+            {"kind": "grpc", "code": 8, "details": [RETRY_INFO, BILLING]},
+            "do_not_retry",
+            "gRPC status code and ErrorInfo",
+        ),
+        ({"kind": "grpc", "code": 8, "details": [RETRY_INFO]}, "retry_after", "gRPC status code and RetryInfo"),
+        ({"kind": "exception", "class": "httpx.ReadTimeout"}, "inspect_outcome", "httpx.ReadTimeout (no_answer)"),
         ({"kind": "process", "exit_status": 3}, "repair_input", "exit status 3"),
         ({"kind": "process", "signal": 9}, "inspect_outcome", "signal 9"),
     ],
@@ -70,6 +91,40 @@ def test_what_decided_is_named(
     assert decided in str(printed["decided"])
 
 
+def test_rejected_fields_are_named_from_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the call's arguments the model is told which of them was not accepted, as it would be."""
+    result = {"kind": "grpc", "code": "INVALID_ARGUMENT", "details": [BAD_REQUEST]}
+    printed = classified(result, ["--arguments", '{"quantity": 0}'], monkeypatch, capsys)
+    assert '"invalid_fields":["quantity"]' in str(printed["model"])
+    assert printed["decided"] == "gRPC status code and BadRequest"
+    assert "quantity" not in str(classified(result, [], monkeypatch, capsys)["model"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [([], "undeclared, taken for a write"), (["--effect", "read"], "read")], ids=["none", "read"]
+)
+def test_what_was_declared_is_said(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person sees what the judgment started from; without a declaration that is the careful reading."""
+    printed = classified({"kind": "http", "status": 503}, arguments, monkeypatch, capsys)
+    assert printed["effect"] == said
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])
+def test_no_text_promises_what_the_class_does_not(
+    code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the server forbids a second call, the model is not told that the controller will make one."""
+    result = {"kind": "grpc", "code": code, "trailing_metadata": [["grpc-retry-pushback-ms", "-1"]]}
+    printed = classified(result, ["--effect", "read"], monkeypatch, capsys)
+    assert printed["class"] == "do_not_retry"
+    assert "controller" not in str(printed["model"])
+    assert printed["decided"] == "gRPC status code and grpc-retry-pushback-ms"
+
+
 def test_a_retry_is_between_two_instants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The controller's margin and jitter are shown as the earliest and the latest instant; no retry is no instant."""
     result = {"kind": "http", "status": 429, "headers": [["Retry-After", "100"]]}
@@ -86,7 +141,7 @@ def test_without_json_a_line_for_each_fact(tmp_path: Path, capsys: pytest.Captur
     assert main(["classify", "--tool", "t", *NOW, str(result)]) == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()] == [
-        "class", "code", "executed", "decided", "not_before", "latest", "model",
+        "effect", "class", "code", "executed", "decided", "not_before", "latest", "model",
     ]  # fmt: skip
     assert "secret" not in out
 
@@ -113,6 +168,9 @@ def test_the_vendor_is_named_where_its_conventions_decide(
         ('{"kind": "value", "value": 1}', ["--now", "secret"], "--now"),
         ('{"kind": "value", "value": 1}', ["--profile", "none"], "profile"),
         ("[" * 100_000, [], "must be JSON"),
+        ('{"kind": "http", "status": 429, "header": {"Retry-After": "secret"}}', [], "'headers'"),
+        ('{"kind": "value", "value": 1}', ["--arguments", "[1]"], "--arguments"),
+        ('{"kind": "value", "value": 1}', ["--arguments", "{"], "--arguments"),
     ],
 )
 def test_broken_input_is_one_line_without_its_values(

@@ -134,13 +134,26 @@ def test_scripts_get_everything_that_waits(left: dict[str, str], capsys: Output)
     assert SECRET not in json.dumps(found)
 
 
+def test_much_that_waits_is_shown_in_part(left: dict[str, str], capsys: Output) -> None:
+    """With a limit the oldest calls and holds come, and stderr says that there may be more; scripts get everything."""
+    assert main(["pending", "--limit", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("1 question · 1 hold\n")
+    assert err == "forbear: the oldest 1 of a kind are shown; there may be more (--limit NUMBER)\n"
+    assert main(["pending", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) >= len(left)
+    assert main(["pending"]) == 0
+    assert capsys.readouterr().err == ""
+    assert "--limit" in refused(capsys, "pending", "--limit", "0")
+
+
 def test_what_waits_is_chosen_by_kind_and_run(left: dict[str, str], capsys: Output) -> None:
     """A run names its children, too; a kind that there is not is refused."""
     assert main(["pending", "--run", "sub"]) == 0
     assert capsys.readouterr().out.startswith("1 question\n")
     assert main(["pending", "--run", "nobody"]) == 0
     assert capsys.readouterr().out == "Nothing waits.\n"
-    assert refused(capsys, "pending", "--kind", "approvals").startswith("kind: must be one of approval, unknown,")
+    assert refused(capsys, "pending", "--kind", "approvals").startswith("--kind: must be one of approval, unknown,")
 
 
 def test_a_store_that_is_not_there_is_not_made(path: Path, capsys: Output) -> None:
@@ -148,7 +161,9 @@ def test_a_store_that_is_not_there_is_not_made(path: Path, capsys: Output) -> No
     assert refused(capsys, "pending") == f"store {str(path)!r}: is not there; a controller or 'forbear init' makes it"
     assert not path.exists()
     assert str(default_path()) in refused(capsys, "pending", "--store", str(default_path()))
-    assert "pip install" in refused(capsys, "pending", "--store", "nothing://here")
+    assert refused(capsys, "pending", "--store", "nothing://here") == (
+        "path: no store for 'nothing' URLs is installed; a package adds one under 'forbear.stores'"
+    )
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -157,10 +172,10 @@ def test_a_store_that_is_not_there_is_not_made(path: Path, capsys: Output) -> No
 def test_an_answer_outside_a_terminal_says_yes_and_which_call(left: dict[str, str], capsys: Output) -> None:
     """Without a terminal nothing is answered by accident: `--yes`, and for what loosens the fingerprint, too."""
     ticket = waiting(capsys)["approval"]["ticket"]
-    assert refused(capsys, "approve", ticket).startswith("yes: must be passed")
-    assert refused(capsys, "deny", ticket).startswith("yes: must be passed")
-    assert refused(capsys, "approve", ticket, "--yes").startswith("fingerprint: must be passed with --yes")
-    assert refused(capsys, "edit", ticket, "--set", "n=1", "--yes").startswith("fingerprint: must be passed")
+    assert refused(capsys, "approve", ticket).startswith("--yes: must be passed")
+    assert refused(capsys, "deny", ticket).startswith("--yes: must be passed")
+    assert refused(capsys, "approve", ticket, "--yes").startswith("--fingerprint: must be passed with --yes")
+    assert refused(capsys, "edit", ticket, "--set", "n=1", "--yes").startswith("--fingerprint: must be passed")
     assert waiting(capsys).keys() == {"approval", "unknown", "wait", "hold"}
 
 
@@ -203,9 +218,9 @@ def test_single_arguments_are_changed(left: dict[str, str], capsys: Output) -> N
     prompt = waiting(capsys)["approval"]
     edit = ("edit", prompt["ticket"], "--yes", "--fingerprint", prompt["fingerprint"])
     assert refused(capsys, *edit) == "edit: must change something (--set, --text, --drop, --tool)"
-    assert refused(capsys, *edit, "--set", "n").startswith("set: must be NAME=VALUE")
+    assert refused(capsys, *edit, "--set", "n").startswith("--set: must be NAME=VALUE")
     assert refused(capsys, *edit, "--set", f"n={SECRET}!") == (
-        "set: the value of 'n' must be JSON; --text takes a text"
+        "--set: the value of 'n' must be JSON; --text takes a text"
     )
     assert refused(capsys, *edit, "--drop", "nothing") == "drop: the call has no argument 'nothing'"
     assert main([*edit, "--set", "n=5", "--text", "to=acct 7", "--drop", "odd"]) == 0
@@ -227,6 +242,15 @@ def test_an_edit_into_another_tool_asks_again(left: dict[str, str], capsys: Outp
     assert capsys.readouterr().out == "changed: ship is asked about\n"
     asked = waiting(capsys)["approval"]
     assert (asked["tool"], asked["ticket"] == prompt["ticket"]) == ("ship", False)
+
+
+@pytest.mark.parametrize("arguments", [("resolve", "tkt_12345678", "perhaps"), ("schema", "letters")])
+def test_a_word_that_is_none_of_those_is_said_plainly(arguments: tuple[str, ...], capsys: Output) -> None:
+    """The message names the argument and the words, and nothing of the library that checks them."""
+    said = refused(capsys, *arguments)
+    assert said.startswith("Invalid value for '")
+    assert "is not one of '" in said
+    assert "Value error" not in said
 
 
 def test_an_unknown_outcome_is_resolved(left: dict[str, str], capsys: Output) -> None:
@@ -266,6 +290,7 @@ def test_a_run_shows_its_place_and_what_waits_in_it(left: dict[str, str], capsys
     assert main(["run", "show", "sub", "--json"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["path"], len(view["waiting"])) == (["main", "sub"], 1)
+    assert "turn      1" in out
     assert refused(capsys, "run", "show", "nobody") == "run 'nobody': is not known to the store"
 
 
@@ -431,6 +456,40 @@ def test_a_worker_names_what_is_wrong_with_its_target(
     assert refused(capsys, "worker", "no_such_module_here:x") == "target: there is no module 'no_such_module_here'"
     assert refused(capsys, "worker", "desk_app_wrong:other") == "target: module 'desk_app_wrong' has no 'other'"
     assert "must be a Controller" in refused(capsys, "worker", "desk_app_wrong:nothing")
+
+
+def test_a_worker_refuses_a_closed_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    """Nothing can run for a controller that is closed: the command says so instead of leaving as if all was done."""
+    (tmp_path / "desk_app_closed.py").write_text(
+        "from forbear import Controller\ncontroller = Controller.open(':memory:')\ncontroller.close()\n"
+        "def made():\n    return controller\n",
+        "utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("controller", "made"):
+        said = refused(capsys, "worker", f"desk_app_closed:{name}", "--once")
+        assert said == f"target: the controller {name!r} is closed; leave it open for the worker"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "said"),
+    [
+        ("\nraise RuntimeError('hunter2')\n", "x", "target: importing {!r} raised RuntimeError at {}.py:2"),
+        ("def x(:\n", "x", "target: importing {!r} raised SyntaxError at {}.py:1"),
+        ("import nowhere_to_be_found\n", "x", "target: importing {!r} raised ModuleNotFoundError at {}.py:1"),
+        ("def x():\n    raise RuntimeError('hunter2')\n", "x", "target: calling 'x' raised RuntimeError at {1}.py:2"),
+    ],
+)
+def test_what_the_application_raises_is_one_line_with_its_place(
+    source: str, name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """A module that cannot be imported, or a function that raises, is told by class and line, never by its text."""
+    module = f"desk_app_raises_{abs(hash((source, name)))}"
+    (tmp_path / f"{module}.py").write_text(source, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert refused(capsys, "worker", f"{module}:{name}", "--once") == said.format(module, module)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ _BROUGHT: Final[dict[str, frozenset[str]]] = {
     "langchain": frozenset({"langchain", "langgraph", "langchain_core"}),
     "mcp": frozenset({"mcp", "mcp_types"}),
     "http": frozenset({"httpx", "httpx2", "requests", "urllib3", "aiohttp"}),
+    "databases": frozenset({"psycopg", "sqlalchemy", "redis"}),
 }
 
 

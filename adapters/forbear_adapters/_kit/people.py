@@ -14,12 +14,12 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import interrupt
 
-from forbear import Operator, Pending, Reply
-from forbear.errors import UsageError
+from forbear import Controller, Operator, Pending, Reply
+from forbear.errors import NotOperator, UsageError
 from forbear_adapters._kit.lines import Once
 from forbear_adapters._kit.pause import Decision, Prompt, decisions, is_answer, named_edits, payload
 
-__all__ = ["ask_about", "earlier_edit", "edited", "may_pause", "put"]
+__all__ = ["ask_about", "earlier_edit", "edited", "may_pause", "operator_of", "put"]
 
 # LangGraph's own constant; there is no public way to learn whether a pause can be resumed (1.2: the `thread_id` of
 # `execution_info` is set without a checkpointer, too). Where it is renamed nothing pauses, and calls answer that they
@@ -29,6 +29,20 @@ _CHECKPOINTER: Final = "__pregel_checkpointer"
 # second pause or a crash, and its call is told that it was superseded.
 _SCRATCHPAD: Final = "__pregel_scratchpad"
 _SUPERSEDED: Final = "SUPERSEDED"
+_WHO_ANSWERS: Final = (
+    "the store has an operator token, so that answers which come with a resume are refused; pass "
+    "operator=Operator(controller, token=...), or answer with 'forbear approve TICKET' and resume with anything"
+)
+
+
+def operator_of(controller: Controller, given: Operator | None, once: Once) -> Operator:
+    """Return who takes the answers that come with a resume; warn where answers would be refused and nobody chose that."""
+    if given is not None:
+        return given
+    operator = Operator(controller)
+    if not operator.may_answer:
+        once.warn("token", _WHO_ANSWERS)
+    return operator
 
 
 def may_pause(config: Mapping[str, object]) -> bool:
@@ -39,18 +53,21 @@ def may_pause(config: Mapping[str, object]) -> bool:
 
 def ask_about(operator: Operator, asked: Sequence[tuple[ToolCall, Reply]]) -> list[Prompt]:
     """Return the prompts of these calls as a person sees them, each prompt once, in the order of the calls."""
-    shown = {
-        pending.ticket: pending
-        for pending in operator.pending()
-        # A tool that asked by itself is answered through the graph.
-        if pending.kind == "approval" and pending.rule != "framework"
-    }
     found: dict[str, Prompt] = {}
     for call, reply in asked:
-        pending = shown.get(reply.ticket or "")
-        if pending is not None and pending.ticket not in found:
-            found[pending.ticket] = _prompt(pending, call["id"] or "")
+        ticket = reply.ticket or ""
+        if ticket and ticket not in found:
+            found.update((one.ticket, _prompt(one, call["id"] or "")) for one in _open(operator, ticket))
     return list(found.values())
+
+
+def _open(operator: Operator, ticket: str) -> list[Pending]:
+    """Return the open prompt of a ticket; a tool that asked by itself is answered through the graph."""
+    return [
+        one
+        for one in operator.find(ticket, whole=False)
+        if one.ticket == ticket and one.kind == "approval" and one.rule != "framework"
+    ]
 
 
 def _prompt(pending: Pending, call_id: str) -> Prompt:
@@ -76,6 +93,7 @@ def put(operator: Operator, prompts: Sequence[Prompt], once: Once) -> list[Decis
 
     Raises:
         GraphInterrupt: there is no answer yet.
+        NotOperator: there is one, and the store's operator token is needed to give it.
     """
     answer = interrupt(payload(prompts))
     if not is_answer(answer):
@@ -131,4 +149,6 @@ def _taken(operator: Operator, said: Decision) -> bool:
                 operator.edit(ticket, fingerprint, said.arguments, tool=said.tool, actor=actor)
     except UsageError:
         return False
+    except NotOperator as error:
+        raise NotOperator(f"operator: {_WHO_ANSWERS}") from error
     return True

@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-__all__ = ["Schema", "schema_of", "spelled"]
+__all__ = ["Schema", "argument_names", "schema_of", "spelled"]
 
 Schema = type[BaseModel]
 
@@ -35,6 +35,22 @@ def schema_of(tool: BaseTool) -> Schema | None:
     found = whole.__pydantic_decorators__
     has_own = bool(found.validators or found.field_validators or found.root_validators or found.model_validators)
     return None if has_own else visible
+
+
+def argument_names(tool: BaseTool) -> tuple[str, ...] | None:
+    """Return the names that a call of a tool may have, those included that the graph fills; None = any, or not known."""
+    try:
+        schema = tool.args_schema
+    except Exception:  # noqa: BLE001 - a schema that cannot be made names nothing
+        return None
+    if (
+        not _is_model(schema)
+        or not _OPEN.isdisjoint(schema.model_fields)
+        or schema.model_config.get("extra") == "allow"
+    ):
+        return None
+    aliases = (field.alias for field in schema.model_fields.values())
+    return tuple(dict.fromkeys((*schema.model_fields, *(one for one in aliases if one is not None))))
 
 
 def spelled(schema: Schema | None, arguments: Mapping[str, object]) -> Mapping[str, object]:

@@ -7,6 +7,7 @@ message (or command) that the framework made. Nothing is decided here, and nothi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -18,11 +19,12 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from forbear import Controller, Reply
 from forbear.contract import Raw
+from forbear.errors import StoreError
 from forbear_adapters._kit.capture import Passed, Probe, Shot, not_answered, raw_of, watched
 from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
 from forbear_adapters._kit.runs import inside, run_of, thread_of
-from forbear_adapters._kit.spelling import Schema, schema_of, spelled
+from forbear_adapters._kit.spelling import Schema, argument_names, schema_of, spelled
 from forbear_adapters._kit.tools import alone, needs_graph, refuse_retries
 
 __all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "answer_message", "config_of"]
@@ -177,6 +179,23 @@ class Gate:
             return Answered(reply, shot.message)
         return Answered(reply, answer_message(reply, call, step=place.step.name, tool=tool))
 
+    def keep(self, answered: Answered, request: ToolCallRequest, place: Place) -> None:
+        """Keep what a call returned for the resume of a paused message, where the record gives the very same message.
+
+        What is not kept (an artifact, a command, a large result) runs again there, if it is a read.
+        """
+        reply, output = answered.reply, answered.output
+        if not reply.ok or not isinstance(output, ToolMessage) or output.artifact is not None:
+            return
+        again: object = answer_message(reply, request.tool_call, step=place.step.name, tool=request.tool)
+        if not isinstance(again, ToolMessage) or (again.content, again.status) != (output.content, output.status):
+            return
+        # A store that cannot be written is told about by the next decision; the read then runs again.
+        with suppress(StoreError):
+            self.controller.keep(
+                request.tool_call["name"], self._spelled(request), reply.value, **_where(request.tool_call, place)
+            )
+
     def _is_observed(self, tool: str) -> bool:
         """Say whether a tool is only observed: then nothing that its caller gets may differ."""
         return self.controller.engine.tools.known_policy(tool).mode == "observe"
@@ -189,11 +208,14 @@ class Gate:
         A tool that needs the graph's state, store or runtime runs only inside the graph, so it is proposed again there.
 
         Raises:
-            ConfigError: the tool retries inside.
+            ConfigError: the tool retries inside, or its policy names an argument that it does not have.
         """
         found = self._watched.get(id(tool))
         if found is None:
             refuse_retries(tool)
+            names = argument_names(tool)
+            if names is not None:
+                self.controller.engine.tools.know(tool.name, names)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
             found = self._watched[id(tool)] = (tool, watched(tool), schema_of(tool))

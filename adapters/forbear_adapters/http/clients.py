@@ -36,7 +36,7 @@ def hidden_retries(client: object) -> str:
     """Return how a client repeats requests by itself, and the switch; "" where none is seen.
 
     Args:
-        client: A client of openai, anthropic, cloudflare, botocore, slack_sdk, stripe, redis, requests or urllib3.
+        client: A client of openai, anthropic, cloudflare, botocore, slack_sdk, stripe, redis, requests, urllib3 or aiohttp.
     """
     package = _package(client)
     found = _REPORTS.get(package)
@@ -82,6 +82,12 @@ def _urllib3(client: object) -> str:
     return "repeats GET, PUT, DELETE, and any request on a TLS error: retries=False"
 
 
+def _aiohttp(client: object) -> str:
+    # aiohttp has no public switch; its own test client sets this one.
+    repeats = _get(client, "_retry_connection") is True
+    return "repeats GET, PUT and DELETE on a lost answer: session._retry_connection = False" if repeats else ""
+
+
 _REPORTS: Final[dict[str, Callable[[object], str]]] = {
     "botocore": _botocore,
     "slack_sdk": _slack,
@@ -89,6 +95,7 @@ _REPORTS: Final[dict[str, Callable[[object], str]]] = {
     "redis": _redis,
     "requests": _requests,
     "urllib3": _urllib3,
+    "aiohttp": _aiohttp,
 }
 
 
@@ -109,6 +116,8 @@ def single_attempt(client: T) -> T:
         changed.retry_handlers.clear()
     elif package == "urllib3":
         changed.connection_pool_kw["retries"] = False
+    elif package == "aiohttp":
+        changed._retry_connection = False  # noqa: SLF001  # see above
     if hidden_retries(changed):
         raise ConfigError(f"client of {package!r} {found}")
     return cast("T", changed)

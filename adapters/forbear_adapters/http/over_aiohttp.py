@@ -12,6 +12,7 @@ from typing import Any, cast
 from forbear.contract import Exchange, Step, header_pairs
 from forbear_adapters._kit.extras import Extra
 from forbear_adapters.http.bridge import add_key, begin
+from forbear_adapters.http.clients import single_attempt
 
 with Extra("http"):
     import aiohttp
@@ -93,4 +94,4 @@ def session(*, timeout: float = 30.0, **options: Any) -> aiohttp.ClientSession:
     """
     limits = aiohttp.ClientTimeout(total=None, sock_connect=timeout, sock_read=timeout)
     traces = [*options.pop("trace_configs", ()), trace_config()]
-    return aiohttp.ClientSession(timeout=limits, trace_configs=traces, **options)
+    return single_attempt(aiohttp.ClientSession(timeout=limits, trace_configs=traces, **options))

@@ -22,7 +22,7 @@ from forbear.errors import ConfigError, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, messages_of
 from forbear_adapters._kit.pause import Decision
-from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, put
+from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, operator_of, put
 from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.runs import run_of
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
@@ -47,7 +47,8 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Args:
         controller: The controller that decides; several agents may share one.
-        operator: Takes the answers that come in with a resume; default: one on the controller's store.
+        operator: Takes the answers that come in with a resume; default: one on the controller's store. Where the store
+            has an operator token, pass one that has it, or answers come from elsewhere (`forbear approve`).
         tools: The agent's tools again, so that what was due before a restart is run before their first call. They are
             not added to the agent.
     """
@@ -59,7 +60,7 @@ class RecoveryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._gate: Final = Gate(controller, built_at=user_line())
         for tool in tools:
             self._gate.see(tool)
-        self._operator: Final = Operator(controller) if operator is None else operator
+        self._operator: Final = operator_of(controller, operator, self._gate.once)
         self._forced: Final[OrderedDict[str, str]] = OrderedDict()
 
     # ---- tool calls -------------------------------------------------------------------------------------------------

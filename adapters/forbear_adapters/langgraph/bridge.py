@@ -24,7 +24,7 @@ from forbear.errors import ConfigError, RunHalted, UsageError
 from forbear_adapters._kit.lines import user_line
 from forbear_adapters._kit.messages import MARK, is_halted, messages_of
 from forbear_adapters._kit.pause import Decision, Prompt
-from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, put
+from forbear_adapters._kit.people import ask_about, earlier_edit, edited, may_pause, operator_of, put
 from forbear_adapters._kit.ready import replacements
 from forbear_adapters._kit.toolcalls import Answered, Gate, Output, Place, config_of
 from forbear_adapters._kit.tools import unretried
@@ -57,6 +57,8 @@ class Batch:
         self.unasked = 0
         # In the order in which they ended; a call is found by its own mapping, which LangGraph hands over unchanged.
         self.answered: list[tuple[ToolCall, Answered]] = []
+        # The requests that were answered, for what is kept where the message pauses.
+        self.requests: list[ToolCallRequest] = []
         self.signals: list[tuple[ToolCall, GraphBubbleUp]] = []
         self.errors: list[Exception] = []
         # What a person wrote in the place of a call, by the call's id.
@@ -104,7 +106,8 @@ class RecoveryToolNode(ToolNode):
     Args:
         tools: Tools or functions, as for `ToolNode`.
         controller: The controller that decides; several nodes and graphs may share one.
-        operator: Takes the answers that come in with a resume; default: one on the controller's store.
+        operator: Takes the answers that come in with a resume; default: one on the controller's store. Where the store
+            has an operator token, pass one that has it, or answers come from elsewhere (`forbear approve`).
         tool_choice: What the model is made to call (``"any"`` or a tool's name), where it was bound with a tool choice.
         on_halt: ``"end"`` adds a last message for the person; ``"raise"`` raises `RunHalted`.
         inner_retries: A tool whose function is wrapped by a retry library is refused, or unwrapped (``"unwrap"``).
@@ -139,7 +142,7 @@ class RecoveryToolNode(ToolNode):
         self._gate: Final = Gate(controller, built_at=user_line())
         for tool in built:
             self._gate.see(tool)
-        self._operator: Final = Operator(controller) if operator is None else operator
+        self._operator: Final = operator_of(controller, operator, self._gate.once)
         self._tool_choice: Final = tool_choice
         self._on_halt: Final = on_halt
         self._key: Final = messages_key
@@ -204,6 +207,7 @@ class RecoveryToolNode(ToolNode):
         except Exception as error:  # noqa: BLE001 - raised by the node, after the other calls of the message ended
             return _held_back(batch, request.tool_call, error)
         batch.answered.append((request.tool_call, answered))
+        batch.requests.append(request)
         return answered.output
 
     async def _awrapped(
@@ -218,6 +222,7 @@ class RecoveryToolNode(ToolNode):
         except Exception as error:  # noqa: BLE001 - raised by the node, after the other calls of the message ended
             return _held_back(batch, request.tool_call, error)
         batch.answered.append((request.tool_call, answered))
+        batch.requests.append(request)
         return answered.output
 
     def _batch(self, request: ToolCallRequest) -> Batch:
@@ -252,6 +257,7 @@ class RecoveryToolNode(ToolNode):
         if batch.errors:
             raise batch.errors[0]
         if batch.signals:
+            self._keep(batch)
             raise self._signal(batch)
         if not batch.pausable:
             return False
@@ -302,8 +308,19 @@ class RecoveryToolNode(ToolNode):
         batch.reopen([call for call, _ in asked])
         return True
 
+    def _keep(self, batch: Batch) -> None:
+        """Keep what the calls beside a pause returned: the resume proposes every call of the message again."""
+        place = batch.place
+        if place is None or not batch.pausable:
+            return
+        for request in batch.requests:
+            answered = batch.find(request.tool_call)
+            if answered is not None:
+                self._gate.keep(answered, request, place)
+
     def _put(self, batch: Batch, prompts: Sequence[Prompt]) -> None:
         batch.paused = True
+        self._keep(batch)
         taken = put(self._operator, prompts, self._gate.once)
         batch.edits.extend(said for said in taken if said.word == "edit")
 

@@ -22,6 +22,8 @@ __all__ = ["Checkpoint", "Finding", "Report", "Wrong", "evidence_of", "read_chec
 _MARK: Final = b'"evidence":'
 # What is wrong is listed up to here; the rest is counted.
 MAX_FINDINGS: Final = 1000
+# Characters of a seal in hexadecimal.
+_HEAD: Final = 64
 
 # Returns the evidence that a request's line refers to by digest, or None.
 FindEvidence = Callable[[str, str], bytes | None]
@@ -74,9 +76,15 @@ def read_checkpoint(text: str) -> Checkpoint:
     Raises:
         UsageError: it is not of that form.
     """
-    count, _, head = text.strip().partition(":")
-    if not (count.isascii() and count.isdigit() and len(head) == 64 and set(head) <= set("0123456789abcdef")):
-        raise UsageError("checkpoint: must be COUNT:HEAD, as verify prints it")
+    count, colon, head = text.strip().partition(":")
+    if not (colon and count.isascii() and count.isdigit() and head and set(head) <= set("0123456789abcdef")):
+        raise UsageError("checkpoint: must be COUNT:HEAD, as 'forbear audit verify' prints it in its last line")
+    if len(head) != _HEAD:
+        short = "cut off" if len(head) < _HEAD else "too long"
+        raise UsageError(
+            f"checkpoint: its HEAD is {short}: {len(head)} of {_HEAD} characters; pass the whole line that "
+            "'forbear audit verify' printed"
+        )
     return Checkpoint(count=int(count), head=head)
 
 

@@ -117,7 +117,7 @@ SENTENCES: Final[Mapping[Rule, str]] = {
     # The tree.
     Rule.TURN_BEGAN: "A new human message came.",
     Rule.RUN_RESTARTED: "The run was started again from its beginning.",
-    Rule.LIFTED: "{actor} lifted a hold or a halt.",
+    Rule.LIFTED: "{actor} lifted {lifted}.",
     Rule.LIFTED_NOTHING: "{actor} wanted to lift something that was not there any more.",
 }
 
@@ -196,5 +196,13 @@ def sentence(rule: str, facts: Mapping[str, object]) -> str:
         code=facts.get("code") or "no code",
         attempt=facts.get("attempt") or "?",
         actor=actor or "Somebody",
+        lifted=_lifted(facts),
         by=f"said by {actor}" if actor else "by a check",
     )
+
+
+def _lifted(facts: Mapping[str, object]) -> str:
+    """Return what an operator ended: one hold, or the halt of a run."""
+    if not facts.get("lifted"):
+        return "the halt of the run"
+    return f"the hold {facts.get('lifted_code') or 'without a code'} of {facts.get('lifted_tool') or 'a tool'}"

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(app, arguments, called="forbear")
     except typer.TyperException as error:
         # Asked without a command, typer prints its help and raises this with no message.
-        return complain(message) if (message := error.format_message()) else OK
+        return complain(plain(message)) if (message := error.format_message()) else OK
     except ForbearError as error:
         return complain(str(error))
     except UnicodeDecodeError as error:
@@ -53,6 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"{error.filename!r}: {error.strerror}" if error.filename else f"{error.strerror}")
     except typer.Abort:
         return complain("stopped", code=FOUND)
+
+
+def plain(message: str) -> str:
+    """Return a message of typer's without the words of the library that it validates with."""
+    return message.replace(": Value error, ", ": ")
 
 
 def run(app: typer.Typer, arguments: list[str], *, called: str) -> int:

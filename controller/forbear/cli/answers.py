@@ -48,7 +48,7 @@ def _prompt(desk: Desk, ticket: str, fingerprint: str | None) -> Pending:
     """Return the prompt of a ticket, if it is still about the call that is meant."""
     prompt = desk.one(ticket, PROMPT, "an open prompt")
     if fingerprint is not None and fingerprint != prompt.fingerprint:
-        raise UsageError("fingerprint: the prompt is about another call; nothing was answered")
+        raise UsageError("--fingerprint: the prompt is about another call; nothing was answered")
     return prompt
 
 
@@ -57,7 +57,7 @@ def _confirm(desk: Desk, shown: Pending | None, question: str, *, yes: bool) -> 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("yes: must be passed where no terminal can ask")
+        raise UsageError("--yes: must be passed where no terminal can ask")
     if shown is not None:
         out = console()
         out.print(block(shown, _hold_of(desk, shown), desk.now, out.width))
@@ -72,7 +72,7 @@ def _hold_of(desk: Desk, shown: Pending) -> Pending | None:
 
 def _names_the_call(*, yes: bool, fingerprint: str | None) -> None:
     if yes and fingerprint is None:
-        raise UsageError("fingerprint: must be passed with --yes, so that exactly the call that is meant is answered")
+        raise UsageError("--fingerprint: must be passed with --yes, so that exactly the call that is meant is answered")
 
 
 def _said(reply: Reply | None, words: str, *, as_json: bool, **more: object) -> None:
@@ -265,7 +265,7 @@ def init(
 def _pair(option: str, given: str) -> tuple[str, str]:
     name, equals, value = given.partition("=")
     if not equals or not name:
-        raise UsageError(f"{option}: must be NAME=VALUE")
+        raise UsageError(f"--{option}: must be NAME=VALUE")
     return name, value
 
 
@@ -274,7 +274,7 @@ def _json_of(given: str) -> tuple[str, object]:
     try:
         parsed: object = json.loads(value)
     except ValueError:
-        raise UsageError(f"set: the value of {name!r} must be JSON; --text takes a text") from None
+        raise UsageError(f"--set: the value of {name!r} must be JSON; --text takes a text") from None
     return name, parsed
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forbear.cli.desk import Actor, At, Json, Token, at_desk, print_json
+from forbear.cli.desk import Actor, At, Json, Token, at_desk, print_json, store_file
 from forbear.cli.terminal import FOUND, count, escaped
 from forbear.errors import UsageError
 
@@ -173,11 +173,9 @@ def export(
 
 
 def _file(store: str | None) -> Path:
-    from forbear.store.sqlite import default_path
-
     if store is not None and "://" in store:
-        raise UsageError("store: must be a file; the record of another store is checked where it is kept")
-    return default_path() if store is None else Path(store)
+        raise UsageError("--store: must be a file; the record of another store is checked where it is kept")
+    return store_file(store)
 
 
 def _may_see_evidence(store: str | None, token: str | None, actor: str | None) -> None:

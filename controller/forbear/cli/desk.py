@@ -32,6 +32,8 @@ ACTOR = "FORBEAR_ACTOR"
 TOKEN = "FORBEAR_TOKEN"  # noqa: S105 - a variable's name
 # So many characters of a ticket at least stand for it: "tkt_" and four of its own.
 SHORTEST = 8
+# So many calls, and so many holds, are offered where nothing of a ticket is typed yet.
+MOST = 200
 
 # Shells evaluate what a completion prints: names of others are reduced to characters that mean nothing to any of them.
 _UNSAFE = re.compile(r"[^A-Za-z0-9_. -]")
@@ -144,13 +146,24 @@ def at_desk(store: str | None, token: str | None, actor: str | None) -> Generato
 
 
 def _must_exist(store: str | None) -> None:
+    if store is None or "://" not in store:
+        store_file(store)
+
+
+def store_file(store: str | None) -> Path:
+    """Return the file of a store that is a file.
+
+    Raises:
+        UsageError: it is not there, or it is a folder.
+    """
     from forbear.store.sqlite import default_path
 
-    if store is not None and "://" in store:
-        return
     path = default_path() if store is None else Path(store)
+    if path.is_dir():
+        raise UsageError(f"store {str(path)!r}: is a folder; name the file in it")
     if not path.exists():
         raise UsageError(f"store {str(path)!r}: is not there; a controller or 'forbear init' makes it")
+    return path
 
 
 @contextmanager
@@ -180,7 +193,9 @@ def ticket_of(*kinds: str) -> Callable[[typer.Context, str], Iterable[tuple[str,
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 with at_store(store) as desk:
-                    waiting = desk.operator.pending()
+                    # As much of a ticket as is there is looked up by the store's index.
+                    found = desk.operator
+                    waiting = found.find(incomplete, whole=False) if incomplete else found.pending(limit=MOST)
             return [
                 (one.ticket, _UNSAFE.sub("_", f"{one.kind} {one.tool} in run {one.run}"))
                 for one in waiting

@@ -100,14 +100,14 @@ def _print(diagnosis: Diagnosis, *, write: Path | None) -> None:
     from forbear.doctor.examine import effect_of
     from forbear.doctor.questions import QUESTIONS
 
-    say((diagnosis.done, "italic"))
+    say((diagnosis.done, "italic"), indent=0)
     say(("", ""))
     say((f"{count(len(diagnosis.proposals), 'tool')}", "bold"), (": declared or guessed effect, and why", ""))
     for one in diagnosis.proposals:
         guess = next((guess for guess in one.guesses if guess.field == "effect"), None)
         declared = one.tool.policy is not None
         why = "declared" if declared else f"guess: {guess.reason}" if guess is not None else "no sign of either"
-        say((f"  {one.tool.name}  ", "bold"), (f"{effect_of(one)}  ", "cyan"), (why, "dim"))
+        say((f"  {one.tool.name}  ", "bold"), (f"{effect_of(one)}  ", "cyan"), (why, "dim"), indent=6)
     say(("", ""))
     say(("The four questions", "bold"), (", as far as a policy answers them", ""))
     for key, question in QUESTIONS.items():
@@ -117,20 +117,20 @@ def _print(diagnosis: Diagnosis, *, write: Path | None) -> None:
         say((f"  {question}", ""))
         for answer, names in said.items():
             whom = "all" if len(names) == len(diagnosis.answers) > 1 else ", ".join(names)
-            say((f"    {answer}: ", "cyan" if answer != "not declared" else "yellow"), (whom, ""))
+            say((f"    {answer}: ", "cyan" if answer != "not declared" else "yellow"), (whom, ""), indent=6)
     say(("", ""))
     risks = sum(finding.weight == "risk" for finding in diagnosis.findings)
     say((count(risks, "risk"), "bold red" if risks else "bold green"))
     for finding in diagnosis.findings:
         mark = (f"  {finding.weight}  ", _STYLES[finding.weight])
-        say(mark, (finding.where, "bold"), (f": {finding.message}", ""))
+        say(mark, (finding.where, "bold"), (f": {finding.message}", ""), indent=8)
         if finding.change:
-            say((f"        {finding.change}", "cyan"))
+            say((f"        {finding.change}", "cyan"), indent=8)
     say(("", ""))
     say(("Checklist", "bold"))
     for point in diagnosis.points:
-        say((f"  {point.number:2}  ", ""), (f"{point.holds}  ", _STYLES[point.holds]), (point.question, ""))
-        say((f"        {point.reason}", "dim"))
+        say((f"  {point.number:2}  ", ""), (f"{point.holds}  ", _STYLES[point.holds]), (point.question, ""), indent=8)
+        say((f"        {point.reason}", "dim"), indent=8)
     if write is None and any(one.tool.policy is None for one in diagnosis.proposals):
         say(("", ""))
         say(("Proposed policy", "bold"), (" (--write policy.toml puts it into a file)", "dim"))

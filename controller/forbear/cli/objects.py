@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-from forbear.errors import ConfigError, UsageError
+from forbear.errors import ConfigError, ForbearError, UsageError
 
 
 def find(target: str) -> object:
@@ -24,22 +26,42 @@ def find(target: str) -> object:
         sys.path.insert(0, here)
     try:
         found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise _raised("importing", module, error) from error
-        raise ConfigError(f"target: there is no module {error.name!r}") from None
+    except ForbearError:
+        raise
     except (Exception, SystemExit) as error:
         # A script without a guard leaves with its own text.
-        raise _raised("importing", module, error) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise ConfigError(f"target: there is no module {missing!r}") from None
+        raise ConfigError(f"target: importing {module!r} {_raised(error)}") from error
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
             raise ConfigError(f"target: module {module!r} has no {name!r}") from None
         except Exception as error:
-            raise _raised("reading", target, error) from error
+            raise ConfigError(f"target: reading {target!r} {_raised(error)}") from error
     return found
 
 
-def _raised(what: str, where: str, error: BaseException) -> ConfigError:
-    return ConfigError(f"target: {what} {where!r} raised {type(error).__name__}")
+def made_by(function: Callable[[], object], target: str) -> object:
+    """Return what the function that a target names returns.
+
+    Raises:
+        ConfigError: it raised.
+    """
+    try:
+        return function()
+    except ForbearError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"target: calling {target.partition(':')[2]!r} {_raised(error)}") from error
+
+
+def _raised(error: BaseException) -> str:
+    """Say what the application's code raised, and where: never its text, which may hold anything."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"raised {type(error).__name__} at {Path(error.filename).name}:{error.lineno or '?'}"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"raised {type(error).__name__}{at}"

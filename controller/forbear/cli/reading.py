@@ -15,7 +15,7 @@ from rich.text import Text
 
 from forbear.cli.desk import STORE, At, Json, at_store, print_json
 from forbear.cli.show import KINDS, block, console, heading, instant, labelled, merged
-from forbear.cli.terminal import count, escaped
+from forbear.cli.terminal import count, escaped, note
 from forbear.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from forbear.runtime.explain import Explanation, Happening
     from forbear.runtime.overview import RunView
     from forbear.runtime.pending import Pending
+
+# So many calls, and so many holds, are shown where nobody says how many.
+LIMIT = 200
 
 run_ = typer.Typer(help="Look at one agent run.", no_args_is_help=True)
 
@@ -35,14 +38,27 @@ def pending(
     ] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only this run and its children.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Show every argument to its end.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="NUMBER",
+            min=1,
+            help="The oldest so many calls, and holds; with --json none is left out.",
+        ),
+    ] = None,
     store: At = None,
     as_json: Json = False,
 ) -> None:
-    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds."""
+    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds.
+
+    On a terminal and in a file the oldest 200 calls and 200 holds, unless --limit, --run or --kind says otherwise.
+    """
     if set(kind or ()) - KINDS.keys():
-        raise UsageError(f"kind: must be one of {', '.join(KINDS)}")
+        raise UsageError(f"--kind: must be one of {', '.join(KINDS)}")
     with at_store(store) as desk:
-        found = desk.operator.pending(whole=whole or as_json)
+        most = LIMIT if limit is None and not (as_json or kind or run) else limit
+        found = desk.operator.pending(whole=whole or as_json, limit=most)
         waiting = [one for one in found if (not kind or one.kind in kind) and (run is None or run in one.path)]
         if as_json:
             print_json([asdict(one) for one in waiting])
@@ -50,6 +66,9 @@ def pending(
             _print_waiting(waiting, desk.now, console())
         else:
             typer.echo("Nothing waits.")
+        calls = sum(one.kind != "hold" for one in found)
+        if most is not None and max(calls, len(found) - calls) >= most and not as_json:
+            note(f"the oldest {most} of a kind are shown; there may be more (--limit NUMBER)")
 
 
 def _print_waiting(waiting: Collection[Pending], now: datetime, out: Console) -> None:

@@ -38,9 +38,24 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def say(*parts: tuple[str, str]) -> None:
-    """Print one line of (text, style) parts: coloured on a terminal, never wrapped, nothing in it read as markup."""
+def say(*parts: tuple[str, str], indent: int | None = None) -> None:
+    """Print one line of (text, style) parts: coloured on a terminal, and nothing in it read as markup.
+
+    Args:
+        *parts: Texts with their styles.
+        indent: On a terminal, break between words at its width, and begin what follows so far in; None = never break
+            (what is to be copied). In a file a line stays a line.
+    """
     from rich.console import Console
     from rich.text import Text
 
-    Console(highlight=False, soft_wrap=True).print(Text.assemble(*((escaped(text), style) for text, style in parts)))
+    console = Console(highlight=False, soft_wrap=True)
+    text = Text.assemble(*((escaped(text), style) for text, style in parts))
+    if indent is None or not console.is_terminal or text.cell_len <= console.width:
+        console.print(text)
+        return
+    first, *more = text.wrap(console, console.width, no_wrap=False)
+    console.print(first)
+    rest = Text(" ").join(more)
+    for line in rest.wrap(console, max(console.width - indent, 20)):
+        console.print(Text(" " * indent) + line)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forbear.cli.objects import find
+from forbear.cli.objects import find, made_by
 from forbear.cli.terminal import note, one_line
 from forbear.errors import ConfigError, StoreError
 
@@ -44,13 +44,17 @@ def load(target: str) -> Controller:
     """Return the controller that ``module:object`` names, looked for in the current folder, too.
 
     Raises:
-        ConfigError: there is no such module or object, or it is no controller.
+        ConfigError: there is no such module or object, it is no controller, or one that is closed already.
     """
     from forbear.runtime.controller import Controller
 
     found = find(target)
     if not isinstance(found, Controller) and callable(found):
-        found = found()
+        found = made_by(found, target)
+    if isinstance(found, Controller) and found.is_closed:
+        raise ConfigError(
+            f"target: the controller {target.partition(':')[2]!r} is closed; leave it open for the worker"
+        )
     if not isinstance(found, Controller):
         raise ConfigError(f"target: {target.partition(':')[2]!r} must be a Controller or a function that returns one")
     return found

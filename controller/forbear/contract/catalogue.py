@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, cast
 
+from forbear.contract.findings import CODES
 from forbear.contract.lint import MAX_TEXT, lint_text
 from forbear.contract.words import outcome_of, recovery_of
 from forbear.core.values import Envelope
@@ -30,6 +31,8 @@ CATEGORIES: Final = (
     "precondition", "not found", "conflict", "cancelled", "exhausted", "budget", "no progress", "duplicate", "checker",
     "controller", "upstream", "internal", "domain",
 )  # fmt: skip
+# A text that says this speaks of what the controller will do, which hangs on the class.
+_PROMISE: Final = "controller"
 _MAX_FIELDS: Final = 6
 _FIELD: Final = re.compile(r"[A-Za-z0-9_.\[\]/$#-]{1,64}", re.ASCII)
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
@@ -100,6 +103,10 @@ class Catalogue:
     def text(self, code: str, envelope: Envelope) -> str:
         """Return the text that a model sees for a code: never empty, lint clean whatever the envelope holds."""
         entry = self.entries.get(code)
+        recovery = envelope.recovery
+        if entry is not None and recovery not in (None, entry.recovery) and _PROMISE in entry.text.lower():
+            # It says what the controller does for another class than this result has.
+            entry = self.entries.get(CODES[recovery])
         if entry is None:
             entry = self.entries.get("UPSTREAM_REFUSED", _LAST_RESORT)
         text = entry.text

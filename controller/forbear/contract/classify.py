@@ -21,6 +21,7 @@ from forbear.contract.findings import CODES
 from forbear.contract.grpc import classify_grpc
 from forbear.contract.http import classify_http
 from forbear.contract.mcp import INTERNAL_ERROR, classify_mcp, classify_mcp_error
+from forbear.contract.own_words import with_own_words
 from forbear.contract.process import classify_process, process_error
 from forbear.contract.raised import facts_of, protocol_error
 from forbear.contract.raw import Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
@@ -32,6 +33,8 @@ from forbear.errors import Refused
 
 # meta.reason of a look at something that is not finished.
 PENDING: Final = "PENDING"
+# Groups around one exception that are opened.
+_MAX_GROUPS: Final = 16
 _POLLING: Final = replace(f.SUCCESS, reason=PENDING)
 # Members by which the contract's form is told, beside an `ok` that is not true.
 _TELLING: Final = frozenset({"outcome", "error", "recovery", "action"})
@@ -85,7 +88,7 @@ def classify(
         counts=counts if counts is not None else Counts(),
         answered_remotely=isinstance(raw, (Http, Mcp, McpError, Grpc)),
     )
-    return _finished(_judge(raw, case), case)
+    return _finished(_judge(raw, case), raw, case)
 
 
 def _nothing(value: object, policy: ToolPolicy) -> Envelope:
@@ -129,6 +132,7 @@ def _value(value: object, case: Case) -> Envelope:
 
 
 def _raised(raised: Raised, case: Case) -> Envelope:
+    raised = _alone(raised, case)
     error = raised.error
     if isinstance(error, Refused):
         # Raising it is how an in-process tool speaks the contract, whatever else it returns.
@@ -143,6 +147,20 @@ def _raised(raised: Raised, case: Case) -> Envelope:
     return classify_exception(facts_of(raised), case)
 
 
+def _alone(raised: Raised, case: Case) -> Raised:
+    """Return what a group of one exception holds: a task group wraps whatever ended it, which is no evidence of its own."""
+    error = raised.error
+    for _ in range(_MAX_GROUPS):
+        held: BaseException = error
+        if not isinstance(error, BaseExceptionGroup) or by_exception(case, _exact(held)) is not None:
+            break
+        members = cast("tuple[BaseException, ...]", error.exceptions)
+        if len(members) != 1:
+            break
+        error = members[0]
+    return raised if error is raised.error else replace(raised, error=error)
+
+
 def _exact(error: BaseException) -> tuple[str, ...]:
     return tuple(f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__)
 
@@ -155,15 +173,17 @@ def _hides_answer(protocol: Grpc | McpError, raised: Raised) -> bool:
     )
 
 
-def _finished(envelope: Envelope, case: Case) -> Envelope:
-    """Give a refusal its text: the catalogue's, unless an owned one passed."""
-    if envelope.recovery is None or envelope.safe_message is not None:
+def _finished(envelope: Envelope, raw: Raw, case: Case) -> Envelope:
+    """Give a refusal its text: the catalogue's, unless an owned one passed; and the tool's own beside it if declared."""
+    if envelope.recovery is None:
         return envelope
-    code = envelope.code
-    if case.catalogue.get(code) is None:
-        # Nothing is known about it but its class: why it waits is not guessed.
-        code = "WAITING" if envelope.recovery is Recovery.RETRY_AFTER else CODES[envelope.recovery]
-    return replace(envelope, safe_message=case.catalogue.text(code, envelope))
+    if envelope.safe_message is None:
+        code = envelope.code
+        if case.catalogue.get(code) is None:
+            # Nothing is known about it but its class: why it waits is not guessed.
+            code = "WAITING" if envelope.recovery is Recovery.RETRY_AFTER else CODES[envelope.recovery]
+        envelope = replace(envelope, safe_message=case.catalogue.text(code, envelope))
+    return with_own_words(envelope, raw, case)
 
 
 def poll_finished(policy: ToolPolicy, value: object) -> bool | None:

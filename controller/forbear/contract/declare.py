@@ -143,12 +143,12 @@ def policies_from_mapping(document: Mapping[str, object]) -> dict[str, ToolPolic
     allowed = ("version", "limits", "tools")
     for key in document:
         if key not in allowed:
-            raise misspelt("policy file: key", str(key), allowed)
+            raise misspelt("key", str(key), allowed)
     if document.get("version", 1) != 1:
-        raise ConfigError("policy file: 'version' must be 1")
+        raise ConfigError("key 'version' must be 1")
     shared, tools = document.get("limits", {}), document.get("tools", {})
     if not isinstance(shared, Mapping) or not isinstance(tools, Mapping):
-        raise ConfigError("policy file: 'limits' and 'tools' must be tables")
+        raise ConfigError("keys 'limits' and 'tools' must be tables")
     base = limits_from(cast("Mapping[str, object]", shared))
     policies: dict[str, ToolPolicy] = {}
     for name, fields in cast("Mapping[str, object]", tools).items():
@@ -165,7 +165,7 @@ def policies_from_toml(source: Path | str) -> dict[str, ToolPolicy]:
     """Return the policies of a TOML file (a `Path`) or of a TOML text (a `str`). Nothing in it is imported or called.
 
     Raises:
-        ConfigError: it cannot be read, is not TOML, or a policy is wrong.
+        ConfigError: it cannot be read, is not TOML, or a policy is wrong; the message names the file.
     """
     name = source.name if isinstance(source, Path) else "(text)"
     try:
@@ -178,7 +178,10 @@ def policies_from_toml(source: Path | str) -> dict[str, ToolPolicy]:
     except tomllib.TOMLDecodeError as error:
         # Its own message holds a position and the rule, and no more of the text than one character.
         raise ConfigError(f"policy file {name!r}: is not TOML ({error})") from error
-    return policies_from_mapping(document)
+    try:
+        return policies_from_mapping(document)
+    except ConfigError as error:
+        raise ConfigError(f"policy file {name!r}: {error}") from None
 
 
 def from_mcp_annotations(annotations: Mapping[str, object], *, policy: ToolPolicy, trusted: bool = False) -> ToolPolicy:

@@ -92,6 +92,8 @@ def read_counted(value: object, *, strict: bool = False) -> tuple[Envelope, int]
         raise ContractError("an envelope's names must be strings")
     error = members.get("error")
     if isinstance(error, Mapping) or ("outcome" in members and "code" not in members):
+        if error and not isinstance(error, Mapping):
+            raise ContractError("field 'error' must be an object")
         return _read(members, cast("Mapping[str, object]", error or {}), _TOP, strict=strict)
     if "type" in members or "title" in members:
         return _read_problem(members, strict=strict)

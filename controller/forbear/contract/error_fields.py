@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from forbear.contract.catalogue import is_code
+from forbear.contract.catalogue import MAX_CODE, is_code
 from forbear.contract.time import iso_instant
 from forbear.contract.words import recovery_of
 from forbear.core.identity import canonical
@@ -47,7 +47,7 @@ def _string(value: object) -> str:
 
 
 def _code(value: object) -> str:
-    if isinstance(value, str) and is_code(value.upper()):
+    if isinstance(value, str) and len(value) <= MAX_CODE and is_code(value.upper()):
         return value.upper()
     raise Wrong("must be UPPER_SNAKE with at most 63 characters")
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final, cast
 
 from forbear.contract import findings as f
+from forbear.contract.body import parsed
 from forbear.contract.case import Case
 from forbear.contract.findings import found
 from forbear.contract.http import classify_http
 from forbear.contract.profiles import load_profile
 from forbear.contract.raw import Http, RaisedFacts
-from forbear.contract.rules import answered_error, by_exception
+from forbear.contract.rules import answered_error, by_exception, by_status
 from forbear.contract.words import recovery_of
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Effect, Executed, Outcome, Recovery
@@ -47,6 +48,12 @@ _VENDORS: Final = {
     "notion_client": "notion",
     "twilio": "twilio",
 }
+
+# Packages whose own exceptions tell how one statement ended. An exception of anybody else that carries or wraps a
+# SQLSTATE says nothing about the statements before it.
+_DATABASES: Final = frozenset(
+    {"psycopg", "psycopg2", "psycopg_pool", "asyncpg", "pg8000", "aiopg", "sqlalchemy", "django", "peewee", "tortoise"}
+)
 
 # Causes that are looked at; more of them prove nothing.
 _MAX_CHAIN: Final = 16
@@ -208,7 +215,11 @@ def _status(facts: RaisedFacts, case: Case) -> Envelope:
     vendor = _VENDORS.get(facts.names[0].partition(".")[0]) if facts.names else None
     if case.profile is None and vendor is not None:
         case = replace(case, profile=load_profile(vendor))
-    return classify_http(Http(status=facts.status, headers=facts.headers, body=facts.body), case)
+    envelope = classify_http(Http(status=facts.status, headers=facts.headers, body=facts.body), case)
+    if envelope.recovery is None and facts.status < 400 and by_status(case, facts.status, parsed(facts.body)) is None:
+        # Answered, and the client could not use the answer: whatever the status says, no result reached anybody.
+        return f.no_answer(case.effect, may_repeat=case.may_repeat)
+    return envelope
 
 
 def _row(row: Row, case: Case) -> Envelope:
@@ -230,6 +241,8 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
             package, _, short = names[0].partition(".") if names else ("", "", "")
             if package in ("psycopg", "psycopg2", "asyncpg") and state is None:
                 state = table.sqlstate_classes.get(short)
+    if state is not None and case.writes and not is_of_database(facts):
+        return None
     if state is not None:
         row = table.sqlstates.get(state) or table.sqlstates.get(state[:2])
         return _row(row, case) if row is not None else f.unknown(case.effect)
@@ -237,6 +250,11 @@ def _server(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> 
     if own in table.answered:
         return _row(table.answered[own], case)
     return None
+
+
+def is_of_database(facts: RaisedFacts) -> bool:
+    """Tell whether an exception is a database client's own; a record without a module is taken at its word."""
+    return not facts.names or any(name.partition(".")[0] in ("", *_DATABASES) for name in facts.names)
 
 
 def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) -> Envelope:

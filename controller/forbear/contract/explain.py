@@ -6,27 +6,39 @@ conventions, the protocol. No text of the result is shown: names of rules, field
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from forbear.contract.admit import admitted
-from forbear.contract.body import parsed, text_of
+from forbear.contract.body import member, parsed, text_of
 from forbear.contract.case import Case, Conventions
 from forbear.contract.catalogue import Catalogue, instant_text
 from forbear.contract.classify import classify, poll_finished
-from forbear.contract.exceptions import classes
+from forbear.contract.exceptions import classes, is_of_database
+from forbear.contract.grpc import classify_grpc
 from forbear.contract.mcp import first_text
+from forbear.contract.raised import facts_of
 from forbear.contract.raw import ABSENT, Grpc, Http, Mcp, McpError, Process, Raised, RaisedFacts, Raw, Value
 from forbear.contract.rules import by_exception, by_status, by_text
 from forbear.core.policy import ToolPolicy
 from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, SHARE
 from forbear.core.values import Envelope
 from forbear.core.view import view_text
-from forbear.core.vocabulary import Recovery
+from forbear.core.vocabulary import Effect, Recovery
 
-_TIMED: Final = ("retry-after", "retry-after-ms", "x-ms-retry-after-ms", "ratelimit", "date")
+_GRPC_DETAILS: Final = frozenset({"RetryInfo", "ErrorInfo", "BadRequest"})
+# Header fields and words that may be repeated: everything else in a result is text of others.
+_TIMED: Final = (
+    "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "ratelimit", "ratelimit-reset", "x-ratelimit-reset",
+    "x-rate-limit-reset", "date",
+)  # fmt: skip
+_PHASES: Final = frozenset(
+    "build pool connect write read response response_body execute in_tool before_send after_send".split()
+)
+_SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +46,8 @@ class Explanation:
     """What a raw result means, and why."""
 
     envelope: Envelope
+    # What the author declared.
+    effect: Effect
     # What decided, in words: a rule of the policy, the contract, a vendor's conventions, or what the protocol says.
     decided_by: str
     # Between these two the controller makes the one retry; None = it makes none by itself.
@@ -70,6 +84,7 @@ def explain(
     begins, ends = _retry(envelope, policy, now)
     return Explanation(
         envelope=envelope,
+        effect=policy.effect,
         decided_by=_decided_by(raw, case, envelope, "" if profile is None else profile[0]),
         retry_from=begins,
         retry_until=ends,
@@ -99,18 +114,42 @@ def _decided_by(raw: Raw, case: Case, envelope: Envelope, profile: str) -> str:
         case Http():
             return _http(raw, case, envelope, profile)
         case Raised():
-            return f"the exception's class, {type(raw.error).__qualname__}"
+            return _exception(facts_of(raw), case)
         case RaisedFacts():
             return _exception(raw, case)
         case Mcp():
             return _mcp(raw, case)
         case McpError():
-            return f"JSON-RPC error code, made by {raw.origin}" + ("" if raw.tool_listed else ", tool not listed")
+            origin = raw.origin if raw.origin in ("server", "sdk") else "unknown"
+            return f"JSON-RPC error code, made by {origin}" + ("" if raw.tool_listed else ", tool not listed")
         case Grpc():
-            pushed = any(name.lower() == "grpc-retry-pushback-ms" for name, _ in raw.trailing_metadata)
-            return "gRPC status code" + (" and the server's pushback" if pushed else "")
+            return _grpc(raw, case, envelope)
         case Process():
             return _process(raw)
+
+
+def _grpc(raw: Grpc, case: Case, envelope: Envelope) -> str:
+    """Name the code, and those details and fields without which the answer would be another one."""
+
+    def without(other: Grpc) -> bool:
+        return classify_grpc(other, case) != classify_grpc(raw, case)
+
+    kinds = dict.fromkeys(str(member(detail, "@type")).rpartition(".")[2] for detail in raw.details[:32])
+    told = [
+        kind
+        for kind in kinds
+        if kind in _GRPC_DETAILS
+        and without(
+            replace(
+                raw,
+                details=tuple(one for one in raw.details if not str(member(one, "@type")).endswith(f".{kind}")),
+            )
+        )
+    ]
+    pushed = "grpc-retry-pushback-ms"
+    if any(name.lower() == pushed for name, _ in raw.trailing_metadata) and without(replace(raw, trailing_metadata=())):
+        told.append(pushed)
+    return "gRPC status code" + (f" and {', '.join(told)}" if told else "")
 
 
 def _process(raw: Process) -> str:
@@ -180,9 +219,10 @@ def _http(raw: Http, case: Case, envelope: Envelope, profile: str) -> str:
             why += f", by the conventions of {profile}"
     if envelope.reset_at is not None:
         present = {name.lower() for name, _ in raw.headers}
-        told: list[str] = [name for name in _TIMED if name in present] or sorted(
-            name for name in present if "ratelimit" in name or "rate-limit" in name or "retry" in name
-        )
+        told: list[str] = [name for name in _TIMED if name in present]
+        if not told and any("limit" in name or "retry" in name or "reset" in name for name in present):
+            # What a service calls its fields is its own text.
+            told = ["a quota's header field"]
         why += f", time from {', '.join(told[:3])}" if told else ", time from the body"
     return why
 
@@ -194,7 +234,9 @@ def _exception(raw: RaisedFacts, case: Case) -> str:
     if raw.status is not None:
         return f"HTTP status {raw.status} that the exception carries"
     if raw.sqlstate is not None:
-        return f"SQLSTATE {raw.sqlstate}"
+        if case.writes and not is_of_database(raw):
+            return "a SQLSTATE that an exception of somebody else carries"
+        return f"SQLSTATE {raw.sqlstate}" if _SQLSTATE.fullmatch(raw.sqlstate) else "SQLSTATE"
     table = classes()
     path = [names[0] for names in (raw.names, *raw.chain) if names]
     known = [f"{name} ({', '.join(_kinds(name))})" for name in path[:4] if _kinds(name) or name in table.answered]
@@ -204,7 +246,7 @@ def _exception(raw: RaisedFacts, case: Case) -> str:
         attempts = "attempts not known"
     else:
         attempts = "one attempt" if client.single_attempt else "maybe several attempts"
-    return f"{why}; phase {raw.phase}, {attempts}"
+    return f"{why}; phase {raw.phase if raw.phase in _PHASES else 'unknown'}, {attempts}"
 
 
 def _kinds(name: str) -> list[str]:
@@ -227,6 +269,7 @@ def members_of(said: Explanation) -> dict[str, str | None]:
     envelope = said.envelope
     recovery = envelope.recovery
     return {
+        "effect": said.effect.value if said.effect is not Effect.UNDECLARED else "undeclared, taken for a write",
         "class": envelope.outcome.value if recovery is None else recovery.value,
         "code": envelope.code or None,
         "executed": envelope.executed.value,

@@ -6,10 +6,12 @@ import re
 from typing import Final
 
 from forbear.contract import findings as f
-from forbear.contract.body import member
+from forbear.contract.body import items, member
 from forbear.contract.case import Case
 from forbear.contract.findings import found, timed
+from forbear.contract.profiles import load_profile
 from forbear.contract.raw import Grpc
+from forbear.contract.rules import field_name, known_fields
 from forbear.contract.time import Base, Hint, later, proto_duration_ms
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Executed, Outcome, Recovery
@@ -65,6 +67,13 @@ def classify_grpc(grpc: Grpc, case: Case) -> Envelope:
     row = _CODES.get(name)
     if row is None:
         return f.unknown(case.effect)
+    said = _by_code(grpc, case, name, row)
+    # What never changes outranks any time, and never loosens anything.
+    permanent = _permanent(grpc)
+    return said if permanent is None else f.stricter(permanent, said)
+
+
+def _by_code(grpc: Grpc, case: Case, name: str, row: tuple[Recovery, Recovery, str]) -> Envelope:
     recovery, code = row[1] if case.writes else row[0], row[2]
     if case.writes and recovery is _LOOK and case.may_repeat and row[0] is _WAIT:
         recovery = _WAIT
@@ -73,7 +82,7 @@ def classify_grpc(grpc: Grpc, case: Case) -> Envelope:
     if recovery is _WAIT:
         hint, vetoed = _pushback(grpc, case)
         if vetoed:
-            return found(_STOP, code, executed=Executed.NO if name == "RESOURCE_EXHAUSTED" else Executed.UNKNOWN)
+            return found(_STOP, executed=Executed.NO if name == "RESOURCE_EXHAUSTED" else Executed.UNKNOWN)
         if name == "RESOURCE_EXHAUSTED":
             return timed(found(_WAIT, code), hint)
         outcome = Outcome.TIMEOUT if name == "DEADLINE_EXCEEDED" else Outcome.FAILED
@@ -88,7 +97,33 @@ def classify_grpc(grpc: Grpc, case: Case) -> Envelope:
         code,
         outcome=Outcome.FAILED if failed else None,
         executed=Executed.UNKNOWN if failed else Executed.NO,
+        fields=_bad_fields(grpc, case) if recovery is _REPAIR else (),
     )
+
+
+def _bad_fields(grpc: Grpc, case: Case) -> tuple[str, ...]:
+    """Return the fields that a BadRequest names and the tool's input knows."""
+    names = known_fields(case)
+    violations = [one for bad in _details(grpc, "BadRequest") for one in items(member(bad, "fieldViolations"))]
+    shown = [field_name(case, str(member(one, "field")), names) for one in violations[:32]]
+    return tuple(dict.fromkeys(name for name in shown if name is not None))[:8]
+
+
+def _google(grpc: Grpc) -> list[object]:
+    """Return the ErrorInfo details whose domain is Google's own; nobody else's reasons are known."""
+    infos = [(info, str(member(info, "domain"))) for info in _details(grpc, "ErrorInfo")]
+    return [info for info, domain in infos if f".{domain}".endswith(".googleapis.com")]
+
+
+def _permanent(grpc: Grpc) -> Envelope | None:
+    """Return what one of Google's reasons says for good, by the rules of its profile that hold at every status."""
+    reasons = {str(member(info, "reason")) for info in _google(grpc)}
+    if not reasons:
+        return None
+    for rule in load_profile("google").rules:
+        if rule.codes & reasons and not rule.status and rule.read is rule.write is _STOP:
+            return found(_STOP, rule.code)
+    return None
 
 
 def _pushback(grpc: Grpc, case: Case) -> tuple[Hint | None, bool]:
@@ -114,11 +149,8 @@ def _pushback(grpc: Grpc, case: Case) -> tuple[Hint | None, bool]:
 
 def _names_alternatives(grpc: Grpc) -> bool:
     """Tell whether Google's own ErrorInfo says that the capacity exists elsewhere (AIP-193 metadata)."""
-    for detail in _details(grpc, "ErrorInfo"):
-        metadata = member(detail, "metadata")
-        domain = str(member(detail, "domain"))
-        if domain.endswith("googleapis.com") and any(
-            isinstance(member(metadata, name), str) for name in ("zonesWithCapacity", "availableRegions")
-        ):
-            return True
-    return False
+    return any(
+        isinstance(member(member(info, "metadata"), name), str)
+        for info in _google(grpc)
+        for name in ("zonesWithCapacity", "availableRegions")
+    )

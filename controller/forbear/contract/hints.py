@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from forbear.contract import time as t
-from forbear.contract.raw import MAX_HEADERS, Headers
+from forbear.contract.raw import MAX_HEADERS, MAX_SEEN, Headers, is_telling
 
 # Longer field values are not read, except that endless digits are a number that is too large.
 MAX_FIELD: Final = 8192
@@ -30,8 +30,8 @@ class Fields:
 
     def __init__(self, headers: Headers) -> None:
         values: dict[str, list[str]] = {}
-        for name, value in headers[:MAX_HEADERS]:
-            if len(name) > MAX_FIELD:
+        for position, (name, value) in enumerate(headers[:MAX_SEEN]):
+            if len(name) > MAX_FIELD or (position >= MAX_HEADERS and not is_telling(name)):
                 continue
             held = values.setdefault(name.lower(), [])
             if len(held) < _MAX_LINES and (len(value) <= MAX_FIELD or t.is_digits(value)):

@@ -174,8 +174,11 @@ def _completed(http: Http, case: Case, fields: Fields, body: object) -> Envelope
     if "problem+json" in (fields.first("content-type") or "").lower():
         # Status and body contradict each other.
         return f.unknown(case.effect)
-    if status == 202 and case.writes:
-        return found(_LOOK, "STILL_RUNNING", outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+    if status == 202:
+        if case.writes:
+            return found(_LOOK, "STILL_RUNNING", outcome=Outcome.PENDING, executed=Executed.UNKNOWN)
+        # Accepted and not finished: that nothing is there yet does not mean that nothing matches.
+        return f.SUCCESS
     if status == 207:
         if case.writes:
             return found(_LOOK, "PARTIAL_SUCCESS", outcome=Outcome.PARTIAL)

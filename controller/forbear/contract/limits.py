@@ -27,10 +27,15 @@ _LONGEST: Final = timedelta(days=366)
 _MOST: Final = 10**6
 
 
+def nearest(given: str, valid: tuple[str, ...]) -> str:
+    """Return the known name that is most like another one, "" where none is."""
+    return next(iter(get_close_matches(given, valid, n=1, cutoff=0.5)), "")
+
+
 def misspelt(kind: str, given: str, valid: tuple[str, ...]) -> ConfigError:
     """Return the error for a name that is not known, with the nearest one that is."""
-    near = get_close_matches(given, valid, n=1, cutoff=0.5)
-    hint = f"; nearest is {near[0]!r}" if near else ""
+    near = nearest(given, valid)
+    hint = f"; nearest is {near!r}" if near else ""
     return ConfigError(f"{kind} {given[:64]!r} is not known{hint}")
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, cast
 
 from forbear.contract import time as t
@@ -47,6 +48,10 @@ class Refill:
     available: str
     maximum: str
     rate: str
+
+
+# Fields that one pattern of a bucket finds; no vendor has a tenth of them.
+_MAX_BUCKETS: Final = 64
 
 
 def _number(body: object, pointer: str) -> float | None:
@@ -107,7 +112,7 @@ class Times:
         return t.later(*(_BODY_FORMS[delay.form](value, base) for value in point(body, delay.pointer)))
 
     def _bucket(self, bucket: Bucket, fields: Fields, base: t.Base) -> Iterator[t.Hint | None]:
-        for name, part in _named(bucket.reset, fields):
+        for name, part in islice(_named(bucket.reset, fields), _MAX_BUCKETS):
             values = fields.all(name)
             if bucket.form == "parameters":
                 yield from self._parameters(values, base)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from forbear.contract.raw import Grpc, Headers, McpError, Raised, RaisedFacts, header_pairs
+from forbear.contract.rpc_status import details_of
 
 _MAX_CAUSES: Final = 16
 _MAX_BASES: Final = 24
@@ -164,9 +165,14 @@ def protocol_error(error: BaseException) -> Grpc | McpError | None:
     """Return the protocol's own error that a client's exception stands for, or None."""
     names = _names(error)
     if "grpc.RpcError" in names:
-        code = _attribute(_called(error, "code"), "name")
-        trailing = header_pairs(_called(error, "trailing_metadata"))
-        return Grpc(code=code if isinstance(code, str) else "UNKNOWN", trailing_metadata=trailing)
+        status, metadata = _called(error, "code"), _called(error, "trailing_metadata")
+        code, numbers = _attribute(status, "name"), _attribute(status, "value")
+        number = cast("tuple[object, ...]", numbers)[0] if isinstance(numbers, tuple) and numbers else None
+        return Grpc(
+            code=code if isinstance(code, str) else "UNKNOWN",
+            details=details_of(metadata, number),
+            trailing_metadata=tuple(pair for pair in header_pairs(metadata) if not pair[0].endswith("-bin")),
+        )
     if "mcp.McpError" in names or "mcp.MCPError" in names:
         held = _attribute(error, "error")
         code = _attribute(held, "code") if held is not None else _attribute(error, "code")

@@ -1,15 +1,24 @@
-"""What came back from a tool, before anybody judged it, as frozen values. Nothing here decides or cleans anything."""
+"""What came back from a tool, before anybody judged it, as frozen values. Nothing here decides or cleans anything.
+
+A repr shows no text of others: it is what ends up in logs and crash reports.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 Headers = tuple[tuple[str, str], ...]
 
-# Only so many header fields are looked at; a field value longer than this proves nothing (it is never cut and read).
+# Only so many header fields are looked at; behind them, and up to `MAX_SEEN`, those that may say when to come back.
 MAX_HEADERS: Final = 2000
+MAX_SEEN: Final = 20_000
+_LONGEST: Final = 64
+_TELLING: Final = frozenset(
+    "retry-after retry-after-ms x-ms-retry-after-ms ratelimit ratelimit-reset ratelimit-remaining x-ratelimit-reset "
+    "x-ratelimit-remaining x-rate-limit-reset x-rate-limit-remaining date age".split()
+)
 
 
 class Absent:
@@ -29,7 +38,7 @@ ABSENT: Final = Absent()
 class Value:
     """A Python value that a tool returned."""
 
-    value: object
+    value: object = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,7 @@ class Raised:
     after_send, unknown: how far the call had come, by a marker that somebody trustworthy set.
     """
 
-    error: BaseException
+    error: BaseException = field(repr=False)
     phase: str = "unknown"
     client: Client | None = None
     # What a client of ours was answered below the exception, which may hide it.
@@ -77,8 +86,8 @@ class RaisedFacts:
     sqlstate: str | None = None
     # HTTP evidence that the exception carries; None = none.
     status: int | None = None
-    headers: Headers = ()
-    body: object = ""
+    headers: Headers = field(default=(), repr=False)
+    body: object = field(default="", repr=False)
     # A signal that a framework raises to steer itself (interrupt, retry, cancellation scope).
     control_flow: bool = False
     # SQLAlchemy's statement that the connection is gone.
@@ -106,8 +115,8 @@ class Http:
     """An HTTP answer. `body` is text, bytes, or the object that somebody already parsed."""
 
     status: int
-    headers: Headers = ()
-    body: object = ""
+    headers: Headers = field(default=(), repr=False)
+    body: object = field(default="", repr=False)
     method: str = ""
     request: RequestFacts = RequestFacts()
     # The upstream says that something was applied before it failed.
@@ -121,22 +130,22 @@ class Mcp:
     """A CallToolResult (or one of the other results of MCP 2026-07-28)."""
 
     is_error: bool = False
-    content: tuple[object, ...] = ()
-    structured: object = ABSENT
+    content: tuple[object, ...] = field(default=(), repr=False)
+    structured: object = field(default=ABSENT, repr=False)
     # None = absent (older servers).
-    result_type: object = None
-    input_requests: object = ABSENT
-    request_state: object = ABSENT
+    result_type: object = field(default=None, repr=False)
+    input_requests: object = field(default=ABSENT, repr=False)
+    request_state: object = field(default=ABSENT, repr=False)
     # Status of a task result.
-    status: object = None
+    status: object = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpError:
     """A JSON-RPC error. `origin` is server, sdk (made locally by the client), or unknown."""
 
-    code: object
-    data: object = None
+    code: object = field(repr=False)
+    data: object = field(default=None, repr=False)
     origin: str = "server"
     # The tool's name is in the server's current list.
     tool_listed: bool = True
@@ -147,8 +156,8 @@ class Grpc:
     """A gRPC status: the code's name or number, the decoded google.rpc details, trailing metadata."""
 
     code: str | int
-    details: tuple[object, ...] = ()
-    trailing_metadata: Headers = ()
+    details: tuple[object, ...] = field(default=(), repr=False)
+    trailing_metadata: Headers = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +179,7 @@ class Process:
     # CARRIER: the other side's host key is the known one; None = not known.
     identity_accepted: bool | None = None
     # What it printed as its result; never read where it failed, except by the author's text rules.
-    output: object = ""
+    output: object = field(default="", repr=False)
 
 
 Raw = Value | Raised | RaisedFacts | Http | Mcp | McpError | Grpc | Process
@@ -189,8 +198,8 @@ def header_pairs(headers: object) -> Headers:
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
         return ()
     pairs: list[tuple[str, str]] = []
-    for item in cast("Iterable[object]", items):
-        if len(pairs) >= MAX_HEADERS:
+    for seen, item in enumerate(cast("Iterable[object]", items)):
+        if seen >= MAX_SEEN or len(pairs) >= 2 * MAX_HEADERS:
             break
         if not isinstance(item, (tuple, list)):
             continue
@@ -198,9 +207,14 @@ def header_pairs(headers: object) -> Headers:
         if len(members) != 2:
             continue
         name, value = _text(members[0]), _text(members[1])
-        if name is not None and value is not None:
+        if name is not None and value is not None and (len(pairs) < MAX_HEADERS or is_telling(name)):
             pairs.append((name, value))
     return tuple(pairs)
+
+
+def is_telling(name: str) -> bool:
+    """Tell whether a field may say when to come back: such fields count also behind thousands of others."""
+    return len(name) < _LONGEST and name.lower() in _TELLING
 
 
 def _text(value: object) -> str | None:

@@ -238,8 +238,10 @@ def _near(instant_seconds: int, base: Base) -> bool:
 
 
 def _retry_after_member(text: str, base: Base) -> Hint | None:
-    if is_digits(text):
-        number = bounded_int(text)
+    milliseconds = None if is_digits(text) else decimal_ms(text)
+    if is_digits(text) or milliseconds is not None:
+        # The grammar knows whole seconds only: up to the next one.
+        number = bounded_int(text) if milliseconds is None else -(-milliseconds // 1000)
         if number is None:
             return TOO_FAR
         if _EPOCH_SECONDS <= number <= _LAST_SECOND and _near(number, base):
@@ -247,10 +249,6 @@ def _retry_after_member(text: str, base: Base) -> Hint | None:
         if _EPOCH_MS <= number <= _LAST_SECOND * 1000 and _near(number // 1000, base):
             return epoch_ms(number, base)
         return base.after(number * 1000)
-    milliseconds = decimal_ms(text)
-    if milliseconds is not None:
-        # The grammar knows whole seconds only: up to the next one.
-        return base.after(-(-milliseconds // 1000) * 1000)
     instant = http_date(text, base.now) or iso_instant(text)
     return base.at(instant) if instant is not None else None
 

@@ -266,7 +266,7 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
         attempts=attempt,
     )
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]
-    taken = {hold.key for hold in (*cover.claims, *cover.probes)}
+    taken = {hold.key for hold in cover.claims}
     changes.extend(
         replace(hold, claim=claim, parked=tuple(key for key in hold.parked if key != action.key))
         for hold in cover.claims

@@ -51,7 +51,7 @@ def bar(s: Snapshot, call: Call, hold: Hold, rule: Rule, request_id: str, change
         rule=rule,
         changes=changes,
         answer=answer,
-        told=replace(hold.told, request_id=request_id or hold.told.request_id),
+        told=replace(hold.told, request_id=request_id),
         ticket=hold.ticket,
         clear_forced=answer is Answer.HALTED and call.forced,
         blocked_step=told_before,
@@ -133,17 +133,13 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
 
 def _may_park(s: Snapshot, call: Call) -> bool:
     """Reads wait freely; a declared write only where no other call waits on its target."""
-    match call.effect:
-        case Effect.READ:
-            return True
-        case Effect.UNDECLARED:
-            return False
-        case Effect.WRITE:
-            return not any(
-                isinstance(other.phase, (Waiting, Parked)) and other.call.target == call.target
-                for other in s.actions.values()
-                if other.key != call.action and other.call.operation == call.operation
-            )
+    if call.effect is not Effect.WRITE:
+        return call.effect is Effect.READ
+    return not any(
+        isinstance(other.phase, (Waiting, Parked)) and other.call.target == call.target
+        for other in s.actions.values()
+        if other.call.operation == call.operation
+    )
 
 
 def _joined(parked: tuple[str, ...], key: str) -> tuple[str, ...]:

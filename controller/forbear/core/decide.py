@@ -15,15 +15,16 @@ from forbear.core.decision import Announce, Change, Command, Decision, Deliver, 
 from forbear.core.draft import open_attempts
 from forbear.core.events import Event, Lifted, Proposed, Returned, RunRestarted, TreeEvent, TurnBegan, Woke
 from forbear.core.holds import place, tell
-from forbear.core.phases.approval import apart, on_approved, on_awaiting_approval
+from forbear.core.phases.apart import stands_apart
+from forbear.core.phases.approval import on_approved, on_awaiting_approval
 from forbear.core.phases.completed import on_completed
-from forbear.core.phases.fresh import on_fresh, on_needs_repair, on_stopped
+from forbear.core.phases.fresh import on_fresh, on_needs_repair
 from forbear.core.phases.running import on_running
 from forbear.core.phases.stale import stale
 from forbear.core.phases.unknown import on_unknown
 from forbear.core.phases.waiting import on_parked, on_waiting
 from forbear.core.rules import Rule
-from forbear.core.start import By, Start, is_declared_once, is_observed
+from forbear.core.start import By, Start, is_observed
 from forbear.core.states import (
     Action,
     Approved,
@@ -43,12 +44,10 @@ from forbear.core.states import (
 )
 from forbear.core.steps import current, enter, leave, renewed, resumed, why_over
 from forbear.core.values import Call, InvalidField
-from forbear.core.vocabulary import Answer, Cause, End, Gate, Outcome, Recovery, Scope
+from forbear.core.vocabulary import Answer, Cause, End, Outcome, Recovery, Scope
 
 _WAITS = (Waiting, Parked, AwaitingApproval, Approved)
 _GOES_ON = (Running, Waiting, Parked, AwaitingApproval, Approved)
-_OPEN = (Running, Waiting, Parked, AwaitingApproval, Approved, Unknown)
-IS_BARRED = frozenset({Answer.BLOCKED, Answer.STOPPED, Answer.HALTED})
 
 
 def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
@@ -63,7 +62,7 @@ def decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     Returns:
         Rule, changes, commands and answer. Nothing was changed yet.
     """
-    answered = event.call.run if isinstance(event, Proposed) else ""
+    answered = event.call.run if isinstance(event, Proposed) else None
     return _tell_joined(s, _decide(s, key, event, now), answered)
 
 
@@ -77,7 +76,7 @@ def _decide(s: Snapshot, key: str, event: Event, now: datetime) -> Decision:
     call = event.call if isinstance(event, Woke) else action.call
     start = Start(
         call=call,
-        by=By.PARKED,
+        by=By.CONTROLLER,
         run=current(s.run(call.run), s.tree.turn),
         ticket=getattr(event, "ticket", ""),
         request_id=getattr(event, "request_id", ""),
@@ -109,7 +108,7 @@ def _observed(s: Snapshot, action: Action, event: Event, now: datetime, start: S
     return replace(decision, changes=tuple(changes), commands=(), answer=answer, would=decision.answer)
 
 
-def _tell_joined(s: Snapshot, decision: Decision, answered: str) -> Decision:
+def _tell_joined(s: Snapshot, decision: Decision, answered: str | None) -> Decision:
     """Tell the runs that had joined a wait or a prompt what became of it, once it is over; each once.
 
     Args:
@@ -119,28 +118,26 @@ def _tell_joined(s: Snapshot, decision: Decision, answered: str) -> Decision:
     """
     changes: list[Change] = []
     commands = list(decision.commands)
-    moved = False
     for change in decision.changes:
         if not isinstance(change, Action):
             changes.append(change)
             continue
         joined = _still_told(s.actions.get(change.key), change, answered)
-        if joined and not isinstance(change.phase, _GOES_ON):
+        if not isinstance(change.phase, _GOES_ON):
             told = next((c.told for c in commands if isinstance(c, Announce) and c.action == change.key), decision.told)
             if told is not None:
                 commands.extend(Announce(action=change.key, told=told, call=call) for call in joined)
             joined = ()
         if joined != change.joined:
             change = replace(change, joined=joined)  # noqa: PLW2901
-            moved = True
         changes.append(change)
-    return replace(decision, changes=tuple(changes), commands=tuple(commands)) if moved else decision
+    return replace(decision, changes=tuple(changes), commands=tuple(commands))
 
 
-def _still_told(before: Action | None, after: Action, answered: str) -> tuple[Call, ...]:
+def _still_told(before: Action | None, after: Action, answered: str | None) -> tuple[Call, ...]:
     """Return the calls of other runs that are told later, the one that an action was about before among them."""
     waiting = after.joined
-    if before is not None and before.call.run != after.call.run and isinstance(before.phase, _WAITS):
+    if before is not None and isinstance(before.phase, _WAITS):
         waiting = (before.call, *waiting)
     if not waiting:
         return ()
@@ -169,34 +166,10 @@ def _enforced(s: Snapshot, run: Run, event: Proposed, now: datetime, start: Star
             return replayed
     if run.halted is not None:
         return _halted(run, event)
-    call = _stands_apart(s, call)
+    call = stands_apart(s, call)
     start = replace(start, call=call)
     decision = _malformed(s, event, now) if call.malformed else _phase(s, s.action(call), event, now, start)
     return _count(s, run, event, decision, now)
-
-
-def _stands_apart(s: Snapshot, call: Call) -> Call:
-    """Return a call that needs a yes of its own, where an equal call of another run has the yes that was given.
-
-    A grant belongs to the run that asked first; neither it nor the execution on it answers the others.
-    """
-    if call.verdict.gate is not Gate.ASK:
-        return call
-    standing = s.actions.get(call.action)
-    phase = None if standing is None else standing.phase
-    was_done = isinstance(phase, Completed) and is_declared_once(s) and phase.turn == s.tree.turn
-    for action in s.actions.values():
-        if action.call.base != call.action or action.call.run != call.run or not isinstance(action.phase, _OPEN):
-            continue
-        if was_done and not isinstance(action.phase, Running):
-            # It was done in this turn: every run is told so, whatever it was asked about.
-            return call
-        return replace(call, action=action.key, base=call.action)
-    if isinstance(phase, Approved) and standing is not None and standing.call.run != call.run:
-        return apart(call)
-    if isinstance(phase, Running) and all(o.run != call.run and o.grant is not None for o in phase.open):
-        return apart(call)
-    return call
 
 
 def _known(s: Snapshot, key: str, attempt: int, *, completed: bool) -> Decision | None:
@@ -273,25 +246,23 @@ def _malformed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
 
 def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: datetime) -> Decision:
     """Count the decided call for its step; where nothing moves any more, the run's tool use is over."""
-    moved = next((c for c in decision.changes if isinstance(c, Run) and c.id == run.id), run)
-    barred = decision.answer in IS_BARRED
-    counted = leave(moved, event.call, blocked=barred and decision.blocked_step, idle=decision.idle_step)
+    # A proposal changes no other run.
+    moved = next((change for change in decision.changes if isinstance(change, Run)), run)
+    counted = leave(moved, event.call, blocked=decision.blocked_step, idle=decision.idle_step)
     reason = ""
     if decision.answer is Answer.HALTED:
         reason = "FORCED" if decision.clear_forced else "BUDGET"
     elif decision.answer is not Answer.EXECUTED:
         reason = why_over(counted, s.limits)
-    changes: tuple[Change, ...] = tuple(c for c in decision.changes if not (isinstance(c, Run) and c.id == run.id))
+    changes = tuple(change for change in decision.changes if not isinstance(change, Run))
     if not reason:
         return replace(decision, changes=(*changes, counted))
-    told = tell("RUN_HALTED", outcome=Outcome.REFUSED, request_id=event.request_id)
-    told = replace(told, reason=reason)
+    told = replace(tell("RUN_HALTED", request_id=event.request_id), reason=reason)
     halt = Halt(reason=reason, told=told, at=now, clear_forced=event.call.forced)
     return replace(
         decision,
         changes=(*changes, replace(counted, halted=halt)),
         answer=Answer.HALTED,
-        told=decision.told if decision.told is not None else told,
         clear_forced=event.call.forced,
     )
 
@@ -299,8 +270,8 @@ def _count(s: Snapshot, run: Run, event: Proposed, decision: Decision, now: date
 def _phase(s: Snapshot, action: Action, event: Event, now: datetime, start: Start) -> Decision:
     state = action.phase
     match state:
-        case Fresh():
-            return on_fresh(s, action, state, event, now, start)
+        case Fresh() | Stopped():
+            return on_fresh(s, action, event, now, start)
         case Running():
             return on_running(s, action, state, event, now, start)
         case Waiting():
@@ -317,8 +288,6 @@ def _phase(s: Snapshot, action: Action, event: Event, now: datetime, start: Star
             return on_needs_repair(s, action, state, event, now, start)
         case Completed():
             return on_completed(s, action, state, event, now, start)
-        case Stopped():
-            return on_stopped(s, action, state, event, now, start)
 
 
 # ---- the tree -------------------------------------------------------------------------------------------------------
@@ -328,7 +297,7 @@ def decide_tree(s: Snapshot, event: TreeEvent, now: datetime) -> Decision:
     """Decide about a human message, a restart of a run, or an operator's lift."""
     match event:
         case TurnBegan():
-            return _tell_joined(s, _turn(s, event), "")
+            return _tell_joined(s, _turn(s, event), None)
         case RunRestarted():
             return Decision(
                 rule=Rule.RUN_RESTARTED, changes=(replace(s.tree, epoch=s.tree.epoch + 1, restarted=s.tree.turn),)
@@ -341,9 +310,7 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     """End what ends with a turn; open prompts are void, and their calls are told so."""
     commands: list[Command] = []
     changes: list[Change] = [
-        DropHold(key=hold.key, scope=hold.scope)
-        for hold in s.holds.values()
-        if hold.end in (End.TURN, End.REPAIR) and _is_of_tree(hold.scope)
+        DropHold(key=hold.key, scope=hold.scope) for hold in s.holds.values() if hold.end in (End.TURN, End.REPAIR)
     ]
     changes.extend(replace(run, halted=None) for run in s.runs.values() if run.halted is not None)
     for action in s.actions.values():
@@ -365,10 +332,6 @@ def _turn(s: Snapshot, event: TurnBegan) -> Decision:
     return Decision(rule=Rule.TURN_BEGAN, changes=(*changes, tree), commands=tuple(commands))
 
 
-def _is_of_tree(scope: Scope) -> bool:
-    return scope not in (Scope.QUOTA, Scope.PRINCIPAL)
-
-
 def _lift(s: Snapshot, event: Lifted) -> Decision:
     changes: list[Change] = []
     tree: Tree = s.tree
@@ -380,7 +343,7 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
         if isinstance(action.phase, Unknown) and action.phase.hold == event.hold
     )
     for hold in s.holds.values():
-        if event.hold is not None and hold.key == event.hold:
+        if hold.key == event.hold:
             changes.append(DropHold(key=hold.key, scope=hold.scope))
             spent = s.actions.get(hold.action)
             if hold.cause is Cause.EXHAUSTED and spent is not None and spent.retries:
@@ -398,7 +361,7 @@ def _lift(s: Snapshot, event: Lifted) -> Decision:
                 repairs=tuple(entry for entry in tree.repairs if entry[0] != hold.value),
             )
     for run in s.runs.values():
-        if event.run is not None and run.id == event.run and run.halted is not None:
+        if run.id == event.run and run.halted is not None:
             one = runs.get(run.id, run)
             runs[run.id] = replace(one, halted=None, blocked_steps=0, idle_steps=0, blocked_in_turn=0)
     changes.extend(runs.values())

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import Action, Fresh, Hold, Known, Run, Tree
+from forbear.core.states import Action, Hold, Known, Run, Tree
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Answer, Scope
 
@@ -143,7 +143,7 @@ class Snapshot:
     def action(self, call: Call) -> Action:
         """Return the action of a call, fresh if it was never seen."""
         found = self.actions.get(call.action)
-        return found if found is not None else Action(key=call.action, call=call, phase=Fresh())
+        return found if found is not None else Action(key=call.action, call=call)
 
     def run(self, run: str) -> Run:
         """Return a run of the tree, new if it was never seen."""

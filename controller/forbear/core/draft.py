@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from forbear.core.bar import leave_queues
 from forbear.core.decision import (
     Change,
     Command,
@@ -66,6 +65,13 @@ class Draft:
         """End a hold that stood before this decision."""
         self.holds[key] = None
 
+    def held(self) -> list[Change]:
+        """Return the holds that are placed, changed or ended."""
+        return [
+            hold if hold is not None else DropHold(key=key, scope=self.s.holds[key].scope)
+            for key, hold in self.holds.items()
+        ]
+
     def decide(
         self,
         rule: Rule,
@@ -79,7 +85,7 @@ class Draft:
         """Return the decision: the action's next phase, and everything that was drafted."""
         # Another attempt of a repeatable action may still be open.
         opened = tuple(o for o in open_attempts(self.action) if o.attempt != self.started.attempt)
-        if opened and isinstance(phase, (Unknown, AwaitingApproval)):
+        if isinstance(phase, (Unknown, AwaitingApproval)):
             # Nothing runs on behind a doubt or a question; a result that arrives still belongs to its caller.
             for other in opened:
                 hand_back(replace(self, started=other), used=True)
@@ -88,11 +94,7 @@ class Draft:
         changes: list[Change] = [replace(self.action, phase=phase), *self.changes]
         if self.tree is not self.s.tree:
             changes.append(self.tree)
-        for key, hold in self.holds.items():
-            if hold is not None:
-                changes.append(hold)
-            else:
-                changes.append(DropHold(key=key, scope=self.s.holds[key].scope))
+        changes.extend(self.held())
         commands = list(self.commands)
         if wake_at is not None:
             commands.append(WakeAt(action=self.action.key, at=wake_at))
@@ -130,23 +132,23 @@ def hand_back(draft: Draft, *, used: bool) -> None:
 
 def succeeded(tree: Tree, call: Call, *, is_write: bool) -> Tree:
     """Return the tree after a call completed: what counted failures in a row starts again."""
-    key = call.target or call.operation
-    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in (key, call.operation))
+    ended = (call.target, call.operation)
+    repairs = () if is_write else tuple(entry for entry in tree.repairs if entry[0] not in ended)
     streaks = tuple(streak for streak in tree.streaks if streak.operation != call.operation)
     if not is_write:
         same = (streaks, repairs) == (tree.streaks, tree.repairs)
         return tree if same else replace(tree, streaks=streaks, repairs=repairs)
     writes = tree.writes + 1
     target_writes = tree.target_writes
-    if call.target_declared and call.target is not None:
+    if call.target is not None:
         others = tuple(entry for entry in target_writes if entry[0] != call.target)
         target_writes = (*others[-MAX_TARGETS:], (call.target, call.action, writes))
     return replace(tree, streaks=streaks, repairs=repairs, writes=writes, target_writes=target_writes)
 
 
-def repeats_unknown(action: Action, attempt: int) -> bool:
-    """Return whether an attempt is the one repetition of an unknown write with the same idempotency key."""
-    return action.key_spent != 0 and attempt == action.key_spent + 1
+def repeats_unknown(action: Action) -> bool:
+    """Return whether what is open is the one repetition of an unknown write with the same idempotency key."""
+    return action.key_spent != 0
 
 
 def end_doubt(s: Snapshot, action: Action, key: str) -> tuple[DropHold, ...]:
@@ -160,8 +162,7 @@ def end_doubt(s: Snapshot, action: Action, key: str) -> tuple[DropHold, ...]:
 def _doubts(action: Action, hold: Hold) -> bool:
     if isinstance(action.phase, Unknown):
         return action.phase.hold == hold.key
-    opened = open_attempts(action)
-    return bool(opened) and repeats_unknown(action, opened[-1].attempt) and doubt_key(action.call) == hold.key
+    return isinstance(action.phase, Running) and repeats_unknown(action) and doubt_key(action.call) == hold.key
 
 
 def doubt_key(call: Call) -> str:
@@ -182,13 +183,6 @@ def answered_by(draft: Draft, keys: tuple[str, ...]) -> list[Hold]:
     mine = Claim(tree=draft.s.tree.root, action=draft.action.key, attempt=draft.started.attempt)
     held = [draft.hold(key) for key in keys]
     return [hold for hold in held if hold is not None and hold.claim == mine]
-
-
-def left_queues(draft: Draft, decision: Decision) -> tuple[Change, ...]:
-    """Return the queues that the action leaves, except those that the decision changes anyway."""
-    changed = {change.key for change in decision.changes if isinstance(change, (Hold, DropHold))}
-    queues = leave_queues(draft.s, draft.action)
-    return tuple(hold for hold in queues if hold.key not in changed)
 
 
 def draft_of(s: Snapshot, action: Action, started: Started, now: datetime) -> Draft:

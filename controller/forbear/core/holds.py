@@ -88,7 +88,7 @@ def covering(snapshot: Snapshot, call: Call, now: datetime, *, passes: frozenset
         snapshot: The state that the start is decided on.
         call: The call that would start.
         now: The instant of the start.
-        passes: Keys of holds that this start answers (its own time hold once due, a repetition with the same key).
+        passes: Keys of holds that this start answers (a repetition with the same key its own doubt).
     """
     barring: list[Hold] = []
     waiting: list[Hold] = []
@@ -98,7 +98,7 @@ def covering(snapshot: Snapshot, call: Call, now: datetime, *, passes: frozenset
         if not matches(hold, call, snapshot):
             continue
         if hold.cause is Cause.TIME:
-            _sort_time(hold, call, now, snapshot, passes, waiting, claims, barring)
+            _sort_time(hold, call, now, snapshot, waiting, claims, barring)
         elif hold.key in passes:
             continue
         elif _probe_is_due(hold, snapshot, now):
@@ -118,7 +118,6 @@ def _sort_time(
     call: Call,
     now: datetime,
     snapshot: Snapshot,
-    passes: frozenset[str],
     waiting: list[Hold],
     claims: list[Hold],
     barring: list[Hold],
@@ -127,7 +126,7 @@ def _sort_time(
     if hold.claim is not None:
         waiting.append(hold)
     elif now >= ends_at:
-        if hold.key in passes or call.action in hold.parked or not _is_served(hold, ends_at, now, snapshot):
+        if call.action in hold.parked or not _is_served(hold, ends_at, now, snapshot):
             claims.append(hold)
         else:
             waiting.append(hold)
@@ -148,9 +147,7 @@ def _is_served(hold: Hold, ends_at: datetime, now: datetime, snapshot: Snapshot)
 
 
 def _probe_is_due(hold: Hold, snapshot: Snapshot, now: datetime) -> bool:
-    if hold.end is not End.PROBE or _is_over(hold, snapshot, now):
-        return False
-    if hold.ends_at is not None:
+    if hold.end is not End.PROBE or hold.ends_at is not None:
         return False  # a named end is never probed early
     if snapshot.tree.turn > hold.turn and hold.probed < snapshot.tree.turn:
         return True
@@ -211,7 +208,6 @@ def place(
         blocked=standing.blocked,
         last_step=standing.last_step,
         probed=standing.probed,
-        exempt=standing.exempt if standing.exempt == fresh.exempt else (),
     )
 
 

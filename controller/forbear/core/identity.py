@@ -34,7 +34,7 @@ def is_array(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _check(value: object, path: str, depth: int) -> None:
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, int)):
         return
     if isinstance(value, float):
         if not -INFINITE < value < INFINITE:  # false for NaN, too
@@ -111,7 +111,7 @@ def apart_key(action: str, run: str, step: str, call_id: str) -> str:
 def target_key(operation: str, values: Mapping[str, object]) -> str | None:
     """Return the digest of what an operation is done to, or None where a value is missing or not scalar."""
     for value in values.values():
-        if value is None or not isinstance(value, (str, int, float, bool)):
+        if not isinstance(value, (str, int, float)):
             return None
     return digest("target", operation, canonical(values))
 
@@ -119,8 +119,7 @@ def target_key(operation: str, values: Mapping[str, object]) -> str | None:
 def _find(value: object, name: str) -> list[object]:
     found: list[object] = []
     if is_object(value):
-        for key in sorted(value, key=str):
-            member = value[key]
+        for key, member in value.items():
             if key == name:
                 found.append(member)
             found.extend(_find(member, name))

@@ -10,6 +10,7 @@ from forbear.core.decision import (
 )
 from forbear.core.draft import Draft, open_attempts
 from forbear.core.holds import SHARED, narrow, not_kept, place, tell
+from forbear.core.policy import MAX_REFUSALS, MAX_REFUSALS_WRITE, MAX_RETRIES, MAX_RETRIES_TEMPORARY_READ
 from forbear.core.rules import Rule
 from forbear.core.start import is_observed, may_run_again
 from forbear.core.states import (
@@ -103,7 +104,8 @@ def _open_probe(draft: Draft, key: str) -> Claim | None:
 
 def _refusal_scope(draft: Draft, envelope: Envelope) -> Scope:
     call = draft.call
-    declared = draft.s.policy.constraints.get(envelope.constraint or "")
+    named = envelope.constraint
+    declared = None if named is None else draft.s.policy.constraints.get(named)
     if declared is not None and (declared not in SHARED or _may_share(draft, envelope)):
         return declared
     if envelope.code == "VAULT_LOCKED" and _may_share(draft, envelope):
@@ -116,7 +118,7 @@ def _may_share(draft: Draft, envelope: Envelope) -> bool:
     policy = draft.s.policy
     if policy.trust.value == "owned":
         return True
-    return envelope.code in policy.shared_codes or str(envelope.http_status or "") in policy.shared_codes
+    return envelope.code in policy.shared_codes or str(envelope.http_status) in policy.shared_codes
 
 
 def count_refusal(draft: Draft, envelope: Envelope, ticket: str, *, wait: bool = False) -> bool:
@@ -137,7 +139,7 @@ def count_refusal(draft: Draft, envelope: Envelope, ticket: str, *, wait: bool =
     draft.tree = replace(tree, streaks=(*others, streak))
     limit = s.policy.limits.max_refusals
     if limit is None:
-        limit = 3 if call.effect is Effect.WRITE else 8
+        limit = MAX_REFUSALS_WRITE if call.effect is Effect.WRITE else MAX_REFUSALS
     if wait or count < limit:
         return False
     told = tell("REFUSALS_EXHAUSTED", request_id=envelope.request_id, call=call)
@@ -175,7 +177,8 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
         return stop(draft, told, Rule.RETURNED_WAIT_TOO_FAR, ticket, ends_at=at)
     allowed = limits.max_retries
     if allowed is None:
-        allowed = 2 if envelope.temporary and call.effect is Effect.READ and may_run_again(s, call) else 1
+        is_temporary_read = envelope.temporary and call.effect is Effect.READ and may_run_again(s, call)
+        allowed = MAX_RETRIES_TEMPORARY_READ if is_temporary_read else MAX_RETRIES
     if call.effect is Effect.READ and envelope.executed is not Executed.NO and not may_run_again(s, call):
         # It may have run, and the author said that a second time does harm (a read that bills).
         allowed = 0
@@ -189,7 +192,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if hold.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own: its next start is the retry.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
-    draft.put(replace(hold, parked=(*(key for key in hold.parked if key != call.action), call.action)))
+    draft.put(replace(hold, parked=(*hold.parked, call.action)))
     waiting = Waiting(
         ticket=ticket,
         retry_at=at,
@@ -212,9 +215,7 @@ def _given_back(grant: Grant | None, envelope: Envelope) -> Grant | None:
 
 def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
     """Return what a wait became when it ended in a stop; the text of the old code goes with it."""
-    return replace(
-        envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None, temporary=False
-    )
+    return replace(envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None)
 
 
 def _after_others(hold: Hold, key: str) -> datetime:
@@ -228,7 +229,7 @@ def _close_until(draft: Draft, envelope: Envelope, reset: datetime, at: datetime
     """Close the quota, else the target, else the action (second different call: the operation); an end moves later only."""
     call = draft.call
     count_refusal(draft, envelope, ticket, wait=True)
-    waits = next((entry.waits for entry in draft.tree.streaks if entry.operation == call.operation), 0)
+    is_second = any(entry.operation == call.operation and entry.waits >= 2 for entry in draft.tree.streaks)
     scope = Scope.ACTION
     lonely = envelope.temporary and envelope.reset_at is None
     if not lonely:
@@ -236,7 +237,7 @@ def _close_until(draft: Draft, envelope: Envelope, reset: datetime, at: datetime
             scope = Scope.QUOTA
         elif call.target is not None and call.effect is not Effect.UNDECLARED:
             scope = Scope.TARGET
-    if scope is Scope.ACTION and waits >= 2 and call.effect is not Effect.UNDECLARED:
+    if scope is Scope.ACTION and is_second and call.effect is not Effect.UNDECLARED:
         scope = Scope.OPERATION
     return _put_time(draft, scope, envelope, reset, at, ticket)
 

@@ -9,18 +9,16 @@ from forbear.core.admit import ask
 from forbear.core.decision import (
     Decision,
 )
-from forbear.core.draft import Draft, doubt_scope, left_queues, open_attempts
+from forbear.core.draft import Draft, doubt_scope, open_attempts
 from forbear.core.holds import narrow, place, tell
 from forbear.core.identity import digest, field_digest
+from forbear.core.policy import MAX_REPAIRS, MAX_REPAIRS_NAMED
 from forbear.core.refuse import count_refusal, refused
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start
 from forbear.core.states import (
-    Action,
-    Fresh,
     Hold,
     NeedsRepair,
-    Tree,
     Unknown,
     precondition_key,
     step_key,
@@ -87,13 +85,13 @@ def _count_repair(draft: Draft, envelope: Envelope, *, named: bool, ticket: str)
     scope = Scope.TARGET if call.target is not None and call.effect is not Effect.UNDECLARED else Scope.OPERATION
     scope, value = narrow(call, scope, s.tree.principal)
     here = step_key(draft.started.run, draft.started.step)
-    count, last = next(((n, step) for name, n, step in tree.repairs if name == value), (0, ""))
+    count, last = next(((n, step) for name, n, step in tree.repairs if name == value), (0, None))
     count = count if last == here else count + 1
     others = tuple(entry for entry in tree.repairs if entry[0] != value)
     draft.tree = replace(tree, repairs=(*others, (value, count, here)))
     limit = s.policy.limits.max_repairs
     if limit is None:
-        limit = 3 if named else 8
+        limit = MAX_REPAIRS_NAMED if named else MAX_REPAIRS
     if count < limit:
         return False
     told = tell("REPAIRS_EXHAUSTED", request_id=envelope.request_id, call=call)
@@ -122,7 +120,7 @@ def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     draft.action = replace(draft.action, asked_by_tool=draft.action.asked_by_tool + 1)
     start = Start(
         call=draft.call,
-        by=By.GRANT,
+        by=By.CONTROLLER,
         run=draft.s.run(draft.started.run),
         ticket=ticket,
         request_id=envelope.request_id,
@@ -130,12 +128,10 @@ def asks(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     rule = f"tool:{envelope.constraint or envelope.code}"
     asked = ask(draft.s, draft.action, start, draft.now, rule=rule, after_attempt=draft.started.attempt)
     told = replace(envelope, outcome=Outcome.PENDING) if asked.answer is Answer.NEEDS_APPROVAL else asked.told
-    extra = draft.decide(Rule.RETURNED_ASKS, Fresh(), told=None, answer=Answer.NEEDS_APPROVAL)
-    kept = tuple(change for change in extra.changes if not isinstance(change, (Action, Tree)))
     return replace(
         asked,
         rule=Rule.RETURNED_ASKS if asked.answer is Answer.NEEDS_APPROVAL else asked.rule,
-        changes=(*kept, *asked.changes),
+        changes=(*draft.changes, *draft.held(), *asked.changes),
         told=told,
     )
 
@@ -167,8 +163,7 @@ def unknown(draft: Draft, envelope: Envelope, ticket: str, rule: Rule) -> Decisi
         hold=hold.key,
         inspect_at=inspect_at,
     )
-    decision = draft.decide(rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at)
-    return replace(decision, changes=(*decision.changes, *left_queues(draft, decision)))
+    return draft.decide(rule, phase, told=told, answer=Answer.EXECUTED, ticket=hold.ticket, wake_at=inspect_at)
 
 
 def hold_unknown(draft: Draft, told: Envelope, ticket: str) -> Hold:

@@ -26,6 +26,7 @@ from forbear.core.draft import (
 )
 from forbear.core.events import Returned
 from forbear.core.holds import place, tell
+from forbear.core.policy import MAX_SAME_RESULTS, MAX_SAME_RESULTS_WRITE
 from forbear.core.refuse import refused, stop, wait
 from forbear.core.repair import asks, repair, unknown
 from forbear.core.rules import Rule
@@ -94,7 +95,7 @@ def _enforced(draft: Draft, envelope: Envelope) -> Recovery | None:
     if draft.call.effect is Effect.READ:
         uncertain = recovery is Recovery.INSPECT_OUTCOME or envelope.effects_before_failure
         return Recovery.DO_NOT_RETRY if uncertain else recovery
-    if repeats_unknown(draft.action, draft.started.attempt):
+    if repeats_unknown(draft.action):
         # Whatever the repetition was told, only its success says what became of the first attempt.
         return Recovery.INSPECT_OUTCOME
     may_have_happened = envelope.executed is not Executed.NO and not may_run_again(draft.s, draft.call)
@@ -127,7 +128,7 @@ def _completed(draft: Draft, event: Returned) -> Decision:
         # The late answer of its retry ends what the action waited for.
         draft.drop(own.key)
     action = _count_result(draft, event, before)
-    if repeats_unknown(draft.action, draft.started.attempt):
+    if repeats_unknown(draft.action):
         for ended in end_doubt(s, draft.action, doubt_key(call)):
             draft.drop(ended.key)
     draft.action = replace(action, key_spent=0, replays=0)
@@ -151,7 +152,7 @@ def _completed(draft: Draft, event: Returned) -> Decision:
     rule = Rule.RETURNED_COMPLETED
     limit = s.policy.limits.max_same_results
     if limit is None:
-        limit = 10 if call.effect is Effect.WRITE else 30
+        limit = MAX_SAME_RESULTS_WRITE if call.effect is Effect.WRITE else MAX_SAME_RESULTS
     if draft.action.same_results >= limit:
         draft.put(
             place(

@@ -25,12 +25,8 @@ class By(StrEnum):
     PROPOSAL = "proposal"
     # The claimed retry of a waiting call.
     RETRY = "retry"
-    # A parked call whose time has come.
-    PARKED = "parked"
-    # The controller spends a grant.
-    GRANT = "grant"
-    # The one repetition of an unknown write with the same idempotency key.
-    KEY = "key"
+    # Whatever else the controller starts by itself: a parked call, a granted one, a repetition with the same key.
+    CONTROLLER = "controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +60,6 @@ def current_counters(action: Action, turn: int) -> Action:
         retries=0,
         checks=0,
         repairs=0,
-        replays=0,
         same_results=0,
         empty_looks=0,
         asked_by_tool=0,

@@ -59,7 +59,7 @@ def leave(run: Run, call: Call, *, blocked: bool, idle: bool) -> Run:
 
 def _close(run: Run) -> Run:
     if run.seen == 0:
-        return replace(run, closed=True)
+        return run
     return replace(
         run,
         closed=True,

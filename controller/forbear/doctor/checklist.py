@@ -134,7 +134,7 @@ def _final(found: Found, policies: Sequence[ToolPolicy], findings: Sequence[Find
 
 
 def _id(found: Found) -> Judged:
-    return (Holds.YES, "each answer has a request_id, which `forbear run show` finds") if found.governed else _BARE
+    return (Holds.YES, "each answer has a request_id, which `forbear explain` takes") if found.governed else _BARE
 
 
 def _records(found: Found) -> Judged:

@@ -1,7 +1,7 @@
 """Find in a project's sources the clients and decorators that repeat requests by themselves. Sources are read, never run.
 
-Numbers are attempts that arrived at a server for one call, counted by us with the defaults of the releases of
-late 2026; those marked as read were taken from the client's source.
+Numbers are attempts that arrived at a server for one call, counted with the defaults of the releases of late 2026
+(tests/integration/doctor/test_switches.py counts them again).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLIENTS: Final[dict[str, Client]] = {
         ),
         Client(
             package="cloudflare",
-            does="repeats requests (read, not counted)",
+            does="sends a POST 3 times on a lost answer or a 5xx",
             switch="max_retries=0",
             made_by=("Cloudflare", "AsyncCloudflare"),
             word="max_retries",
@@ -77,9 +77,9 @@ CLIENTS: Final[dict[str, Client]] = {
         ),
         Client(
             package="azure",
-            does="sends a POST 4 times on a 5xx or 429",
+            does="sends a POST 4 times on a 5xx or 429, and a PUT on a lost answer too",
             switch="retry_total=0",
-            made_by=("*Client",),
+            made_by=("*Client", "from_connection_string"),
             word="retry_total",
         ),
         Client(
@@ -105,20 +105,53 @@ CLIENTS: Final[dict[str, Client]] = {
         ),
         Client(
             package="urllib3",
-            does="sends GET, PUT and DELETE twice on a lost connection, and any request 4 times on a TLS error",
+            does="sends GET, PUT and DELETE 4 times on a lost answer, and any request 4 times on a TLS error",
             switch="retries=False",
             made_by=("PoolManager", "HTTPConnectionPool", "HTTPSConnectionPool", "ProxyManager"),
             word="retries",
         ),
         Client(
             package="aiohttp",
-            does="sends GET, PUT and DELETE twice on a reused connection that was closed",
-            switch="connector=TCPConnector(force_close=True)",
+            does="sends GET, PUT and DELETE twice on a lost answer",
+            switch="session._retry_connection = False",
             made_by=("ClientSession",),
-            word="force_close",
+            word="_retry_connection",
+        ),
+        Client(
+            package="github",
+            does="sends a POST 11 times on a lost answer, a 5xx or a refusal with Retry-After",
+            switch="retry=None",
+            made_by=("Github", "GithubIntegration"),
+            word="retry",
+        ),
+        Client(
+            package="notion_client",
+            does="sends any request 3 times on a 429",
+            switch="retry=False",
+            made_by=("Client", "AsyncClient"),
+            word="retry",
+        ),
+        Client(
+            package="alpaca",
+            does="sends an order 4 times on a 429 or 504",
+            switch="client._retry = 0",
+            made_by=("*Client",),
+            word="_retry",
+        ),
+        Client(
+            package="mcp",
+            does="calls a tool 11 times that answers nothing but input_required",
+            switch="client.session.call_tool(..., allow_input_required=True)",
+            made_by=("Client",),
+            word="allow_input_required",
         ),
     )
 }
+# Switches that are not an argument of what makes the client: they are looked for in the whole module.
+_ELSEWHERE: Final = frozenset({"total_max_attempts", "_retry", "_retry_connection", "allow_input_required"})
+# gRPC repeats calls where a service config, which is a text or a dictionary, asks for it.
+_GRPC_ASKS: Final = "retryPolicy"
+_GRPC_OFF: Final = "grpc.enable_retries"
 # Quiet by default; a value in their switch makes them repeat.
 _ASKED_TO: Final = {"stripe": "max_network_retries", "requests": "max_retries", "httpx": "retries", "httpx2": "retries"}
 
@@ -224,6 +257,7 @@ class _Reading:
     def findings(self) -> Iterator[Finding]:
         """Yield what is risky in this module."""
         made: set[str] = set()
+        yield from self._grpc()
         for node in ast.walk(self._module.tree):
             if isinstance(node, ast.Call):
                 dotted = self._name(node.func)
@@ -256,14 +290,30 @@ class _Reading:
         for keyword in call.keywords:
             if keyword.arg == client.word:
                 return not isinstance(keyword.value, ast.Constant) or not keyword.value.value
-        # A switch in an object that is passed along (a Config, a connector) is looked for in the whole module.
-        if client.word not in ("total_max_attempts", "force_close"):
-            return False
-        return any(
+        # A switch in an object that is passed along (a Config), or that is set or said later.
+        return client.word in _ELSEWHERE and any(
             (isinstance(node, ast.Constant) and node.value == client.word)
             or (isinstance(node, ast.keyword) and node.arg == client.word)
+            or (isinstance(node, ast.Attribute) and node.attr == client.word and isinstance(node.ctx, ast.Store))
             for node in ast.walk(self._module.tree)
         )
+
+    def _grpc(self) -> Iterator[Finding]:
+        """Find a service config that asks for retries, in a module that uses grpcio and does not switch them off."""
+        texts = [
+            (node.value, node.lineno)
+            for node in ast.walk(self._module.tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        asks = [line for text, line in texts if _GRPC_ASKS in text]
+        if "grpc" in self._first and asks and all(text != _GRPC_OFF for text, _ in texts):
+            yield Finding(
+                concern=Concern.CLIENT_RETRIES,
+                weight=Weight.RISK,
+                where=self._at(min(asks)),
+                message="grpc is told to repeat calls, by a retryPolicy of its service config",
+                change='options=[("grpc.enable_retries", 0)]',
+            )
 
     def _asked(self, call: ast.Call) -> Iterator[Finding]:
         dotted = self._name(call.func)

@@ -11,6 +11,7 @@ from forbear.core.vocabulary import Effect
 from forbear.doctor.checklist import Point, checklist, free_text_only
 from forbear.doctor.clients import findings_in, project_modules
 from forbear.doctor.guesses import Proposal, alias_families, propose
+from forbear.doctor.misnamed import misnamed
 from forbear.doctor.policy_file import policy_text
 from forbear.doctor.questions import QUESTIONS, Answers, answers
 from forbear.doctor.seen import Concern, Finding, Found, Weight
@@ -85,7 +86,8 @@ def diagnose(
     found = replace(found, tools=tuple(tools))
     proposals = propose(tools)
     read = findings_in(project_modules([*modules, *found.modules]))
-    findings = [*found.findings, *_of_tools(proposals, found), *_of_families(proposals), *read]
+    named = misnamed(found, declared)
+    findings = [*named, *found.findings, *_of_tools(proposals, found), *_of_families(proposals), *read]
     findings.sort(key=lambda one: one.weight is Weight.NOTE)
     known = [tool.policy for tool in tools if tool.policy is not None]
     return Diagnosis(
@@ -119,7 +121,7 @@ def _of_tools(proposals: Sequence[Proposal], found: Found) -> list[Finding]:
                     concern=Concern.ERROR_TEXT,
                     weight=Weight.RISK,
                     where=tool.name,
-                    message='error_text = "shown": what its exceptions say reaches the model, secrets included',
+                    message='error_text = "shown": what its errors say reaches the model; only `secret` arguments are cut out',
                     change='error_text = "hidden", with text_rules for what the model has to know',
                 )
             )

@@ -50,7 +50,13 @@ def schema_of(function: Callable[..., object]) -> Mapping[str, object] | None:
         return None
     named = [one for one in parameters if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
     properties = {one.name: _schema(cast("object", one.annotation)) for one in named}
-    return {"properties": properties, "required": [one.name for one in named if one.default is one.empty]}
+    schema: dict[str, object] = {
+        "properties": properties,
+        "required": [one.name for one in named if one.default is one.empty],
+    }
+    if any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        schema["additionalProperties"] = True
+    return schema
 
 
 def _schema(annotation: object) -> Mapping[str, object]:

@@ -34,6 +34,7 @@ class Concern(StrEnum):
     NOT_GOVERNED = "not_governed"
     UNDECLARED = "undeclared"
     TWO_DEFINITIONS = "two_definitions"
+    UNKNOWN_NAME = "unknown_name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class FoundTool:
     governed: bool = False
     # What its author declared; None = nothing was seen.
     policy: ToolPolicy | None = None
+    # Its schema holds only what the policy itself names, and proves no name of the policy wrong.
+    is_guessed: bool = False
 
     @property
     def properties(self) -> Mapping[str, Mapping[str, object]]:
@@ -82,6 +85,14 @@ class FoundTool:
             str(name): cast("Mapping[str, object]", one) if isinstance(one, Mapping) else {}
             for name, one in members.items()
         }
+
+    @property
+    def arguments(self) -> tuple[str, ...] | None:
+        """Return the names of its arguments; None = they cannot be seen, or it takes any."""
+        schema = self.input_schema
+        if schema is None or self.is_guessed or not isinstance(schema.get("properties"), Mapping):
+            return None
+        return None if schema.get("additionalProperties") else tuple(self.properties)
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -100,6 +111,8 @@ class Found:
     governed: bool = False
     # Controllers inside the object; what they declare is added by the doctor.
     controllers: tuple[Controller, ...] = ()
+    # Names of tools that controllers inside declare, whether or not the object has them.
+    declared: tuple[str, ...] = ()
     # Where decisions are kept: "" = not seen, else "memory" or "file".
     store: str = ""
     # Names of the modules that the tools' functions are written in; their sources are read for clients and retries.

@@ -60,7 +60,8 @@ def found_on(target: object, *, name: str, known: Sequence[ToolSource], missing:
     names = {tool.name for tool in found.tools}
     for controller in dict.fromkeys(found.controllers):
         declares = of_controller(controller)
-        found = together([found, replace(declares, tools=tuple(one for one in declares.tools if one.name in names))])
+        own = tuple(one for one in declares.tools if one.name in names)
+        found = together([found, replace(declares, tools=own, declared=tuple(one.name for one in declares.tools))])
     return _once(found)
 
 
@@ -94,6 +95,7 @@ def together(parts: Sequence[Found]) -> Found:
         findings=tuple(finding for part in parts for finding in part.findings),
         governed=any(part.governed for part in parts),
         controllers=tuple(one for part in parts for one in part.controllers),
+        declared=tuple(dict.fromkeys(name for part in parts for name in part.declared)),
         store=next((part.store for part in parts if part.store), ""),
         modules=tuple(dict.fromkeys(name for part in parts for name in part.modules)),
     )
@@ -107,6 +109,7 @@ def of_controller(controller: Controller) -> Found:
             name=policy.name,
             kind="declared tool",
             input_schema=_named(box.parameters(policy.name), policy.required),
+            is_guessed=box.arguments(policy.name) is None,
             remote=policy.trust == "remote",
             governed=True,
             policy=policy,

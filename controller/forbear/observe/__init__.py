@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Reads,
         Seen,
         Severity,
+        Unrecorded,
         Usage,
         UsageObserver,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "Reads",
     "Seen",
     "Severity",
+    "Unrecorded",
     "Usage",
     "UsageObserver",
 ]

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from forbear.core.rules import Rule
 from forbear.core.vocabulary import COMPLETED, Answer, Outcome, Recovery
-from forbear.observe.notice import OTHER, Event, Notice, Reads, Usage
+from forbear.observe.notice import OTHER, Event, Notice, Reads, Unrecorded, Usage
 from forbear.observe.words import (
     ANSWERS,
     ATTEMPT_TIME,
@@ -43,6 +43,7 @@ _ENDS: Final = frozenset({"Returned", "Lost", "Cancelled", "Interrupted"})
 _NOT_REPEATED: Final = frozenset(
     {
         # Nothing was refused before, or the call is answered by an equal one of its own step.
+        Unrecorded.PROPOSED,
         Rule.INPUT_MALFORMED,
         Rule.POLICY_DENIED,
         Rule.BUDGET_SPENT,

@@ -139,6 +139,7 @@ _SEVERITIES: Final[Mapping[Event, Severity]] = {
     Event.OBSERVED: Severity.WARNING,
     Event.STOPPED: Severity.ERROR,
     Event.HALTED: Severity.ERROR,
+    Event.BROKEN: Severity.ERROR,
 }
 # The controller tries nothing more by itself after these: the last refusal, or a person is needed.
 LAST: Final = frozenset(

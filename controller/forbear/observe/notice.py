@@ -39,7 +39,17 @@ class Event(StrEnum):
     LIFTED = "forbear.lifted"
     TURN = "forbear.turn"
     OBSERVED = "forbear.observed"
+    BROKEN = "forbear.broken"
     NOTHING = "forbear.nothing"
+
+
+class Unrecorded(StrEnum):
+    """What a reply names in the place of a rule where nothing could be decided: the store could not be written."""
+
+    # The call did not run (an observed one did).
+    PROPOSED = "any.proposed.controller_broken"
+    # The tool ran; its end is committed, and told, before the tree's next decision.
+    RETURNED = "any.returned.controller_broken"
 
 
 class Severity(StrEnum):
@@ -63,7 +73,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One committed decision.
+    """One committed decision, or (`forbear.broken`) a call about which none could be committed.
 
     Words are members of closed sets, except `tool` and `operation` (declared by the author) and `code` (of the
     catalogue), which are `OTHER` where they are not known. Ids are for logs and spans, never for metrics.
@@ -73,7 +83,7 @@ class Notice:
     severity: Severity
     # The controller's clock, aware UTC.
     at: datetime
-    rule: Rule
+    rule: Rule | Unrecorded
     # The core's event: Proposed, Returned, Woke, Granted, …
     cause: str
     # Names of the action's phase; "" = the decision is about no action.

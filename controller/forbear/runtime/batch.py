@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from forbear.core.decision import Decision, Execute
-from forbear.core.states import Action
+from forbear.core.decision import Decision, DropHold, Execute
+from forbear.core.rules import Rule
+from forbear.core.states import Action, Hold
 from forbear.ports import Commit, JournalLine, Store
 from forbear.runtime.effects import Save
 from forbear.runtime.lane import Flight, line_of
@@ -55,7 +56,16 @@ class Pending:
             actor=effect.actor,
             evidence=effect.evidence,
             boundaries=effect.boundaries,
+            lifted=self._lifted(),
         )
+
+    def _lifted(self) -> Hold | None:
+        """Return the hold that an operator ended with this decision; None = none, or the halt of a run."""
+        if self.decision.rule is not Rule.LIFTED:
+            return None
+        holds = self.save.live.all_holds()
+        dropped = (one.key for one in self.decision.changes if isinstance(one, DropHold))
+        return next((holds[key] for key in dropped if key in holds), None)
 
 
 # A read on the lane that began, and (in a tuple) one that ended; or a line that is ready.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from forbear.contract import Raw
 from forbear.errors import StoreError
 from forbear.runtime.asking import Asking
-from forbear.runtime.broken import broken_reply
+from forbear.runtime.broken import broken_flow
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import after_lane, call_flow
 from forbear.runtime.lane import Flight, is_plain
@@ -49,9 +49,9 @@ def call(asking: Asking, tool: str, arguments: object, where: Where, executor: E
             if not asking.lanes.is_ready(policy, run):
                 run_flow(prepare_flow(engine, asking.ask(tool, arguments, where), policy), engine)
             flight = asking.lanes.begin(policy, arguments, run, where)
-        except StoreError:
+        except StoreError as error:
             if manner.answers_broken:
-                return broken_reply(engine, asking.ask(tool, arguments, where))
+                return run_flow(broken_flow(engine, asking.ask(tool, arguments, where), error), engine)
             raise
         if flight is not None:
             came = fly(flight, executor, arguments, manner.signals)
@@ -73,9 +73,9 @@ async def acall(
             if not asking.lanes.is_ready(policy, run):
                 await arun_flow(prepare_flow(engine, asking.ask(tool, arguments, where), policy), engine)
             flight = asking.lanes.begin(policy, arguments, run, where)
-        except StoreError:
+        except StoreError as error:
             if manner.answers_broken:
-                return broken_reply(engine, asking.ask(tool, arguments, where))
+                return await arun_flow(broken_flow(engine, asking.ask(tool, arguments, where), error), engine)
             raise
         if flight is not None:
             came = await afly(flight, executor, arguments, manner.signals)

@@ -15,19 +15,20 @@ from typing import Self, TypeVar, Unpack, overload
 
 from forbear.contract import Catalogue, policies_from_toml
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.errors import StoreError, UsageError
+from forbear.errors import ConfigError, StoreError, UsageError
 from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Store
 from forbear.runtime.asking import Asking, OnBroken, answers_broken, ended_of
-from forbear.runtime.broken import broken_reply
+from forbear.runtime.broken import broken_flow
 from forbear.runtime.calling import USUAL, Manner, acall, call, traced_acall, traced_call
 from forbear.runtime.clock import SystemClock, SystemIds
+from forbear.runtime.crash import bare
 from forbear.runtime.drive import running_loop
 from forbear.runtime.embedded import EmbeddedWorker, JournalWriter
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Engine
 from forbear.runtime.explain import Explanation, explain_flow
-from forbear.runtime.flows import join_flow, propose_flow
+from forbear.runtime.flows import join_flow, keep_flow, propose_flow
 from forbear.runtime.opening import (
     check_clock,
     evidence_for,
@@ -42,7 +43,7 @@ from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
 from forbear.runtime.steps import Ended, Executor, Signals
-from forbear.runtime.tools import Toolbox, name_of
+from forbear.runtime.tools import Toolbox, name_of, taken_by
 from forbear.runtime.where import Where
 from forbear.runtime.worker import Passes
 from forbear.store.codec import from_us
@@ -228,9 +229,16 @@ class Controller:
         """Declare the tools of a policy file in TOML.
 
         Raises:
-            ConfigError: the file cannot be read or a policy in it is wrong; nothing was declared.
+            ConfigError: the file cannot be read or a policy in it is wrong (the message names the file); nothing was
+                declared.
         """
-        return tuple(self._tools.adopt(policy) for policy in policies_from_toml(Path(path)).values())
+        found = policies_from_toml(Path(path)).values()
+        try:
+            for policy in found:
+                self._tools.check(policy)
+        except ConfigError as error:
+            raise ConfigError(f"policy file {Path(path).name!r}: {error}") from None
+        return tuple(self._tools.adopt(policy) for policy in found)
 
     @overload
     def tool(self, fn: F, /) -> F: ...
@@ -241,14 +249,19 @@ class Controller:
 
         def register(function: F) -> F:
             named = name_of(function) if name is None else name
-            self._tools.declare(named, fields)
+            self._tools.declare(named, fields, arguments=taken_by(function))
             self.bind(named, function)
             return function
 
         return register if fn is None else register(fn)
 
     def bind(self, name: str, executor: Executor) -> None:
-        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments."""
+        """Say how the controller runs a tool by itself (retries, grants, parked calls); sync or async, keyword arguments.
+
+        Raises:
+            ConfigError: the tool's policy names an argument that the executor does not take; nothing was bound.
+            UsageError: the executor cannot be called.
+        """
         self._tools.bind(name, executor)
         if self._worker is not None:
             self._worker.look_soon()
@@ -284,7 +297,11 @@ class Controller:
         if running_loop() is not None:
             raise UsageError("call: an event loop is running in this thread, use acall")
         executor = self._asking.executor(tool, execute)
-        return self._call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        try:
+            return self._call(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     async def acall(
         self,
@@ -299,7 +316,13 @@ class Controller:
     ) -> Reply:
         """Do what `call` does, in a task: the tool and the approval rule may be async."""
         executor = self._asking.executor(tool, execute)
-        return await self._acall(self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait))
+        try:
+            return await self._acall(
+                self._asking, tool, arguments, where, executor, _manner(signals, on_broken, wait=wait)
+            )
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     # ---- the two halves of a call, for adapters and hooks -----------------------------------------------------------
 
@@ -313,9 +336,10 @@ class Controller:
         ask = self._asking.ask(tool, arguments, where)
         try:
             return self._marked(run_flow(propose_flow(self._engine, ask), self._engine))
-        except StoreError:
-            if answers_broken(on_broken):
-                return broken_reply(self._engine, ask)
+        except Exception as error:
+            if isinstance(error, StoreError) and answers_broken(on_broken):
+                return run_flow(broken_flow(self._engine, ask, error), self._engine)
+            bare(error)
             raise
 
     async def apropose(
@@ -325,9 +349,10 @@ class Controller:
         ask = self._asking.ask(tool, arguments, where)
         try:
             return self._marked(await arun_flow(propose_flow(self._engine, ask), self._engine))
-        except StoreError:
-            if answers_broken(on_broken):
-                return broken_reply(self._engine, ask)
+        except Exception as error:
+            if isinstance(error, StoreError) and answers_broken(on_broken):
+                return await arun_flow(broken_flow(self._engine, ask, error), self._engine)
+            bare(error)
             raise
 
     def settle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
@@ -344,12 +369,35 @@ class Controller:
             StoreError: the store cannot be written; the end is committed before the tree's next decision.
         """
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
-        return self._marked(run_flow(flow, self._engine), attempt)
+        try:
+            return self._marked(run_flow(flow, self._engine), attempt)
+        except Exception as error:
+            bare(error, signals)
+            raise
 
     async def asettle(self, attempt: Attempt, result: object, *, signals: Signals = ()) -> Reply:
         """Do what `settle` does, in a task."""
         flow = end_flow(self._engine, attempt, ended_of(result, signals))
-        return self._marked(await arun_flow(flow, self._engine), attempt)
+        try:
+            return self._marked(await arun_flow(flow, self._engine), attempt)
+        except Exception as error:
+            bare(error, signals)
+            raise
+
+    def keep(self, tool: str, arguments: object, value: object, **where: Unpack[Where]) -> bool:
+        """Keep what a call returned, so that the same call (run, step, call id, arguments) is answered from the record.
+
+        For frameworks that propose every call of a message again after a pause: writes are kept as ever, a read that
+        completed is kept by this. Short, and may be called on an event loop.
+
+        Returns:
+            Whether the call is answered from the record from now on. False = the call did not complete, has no call
+            id, or its result has no JSON form of at most 64 KiB: the read runs again, as it may.
+
+        Raises:
+            StoreError: the store cannot be written; nothing was kept.
+        """
+        return run_flow(keep_flow(self._engine, self._asking.ask(tool, arguments, where), value), self._engine)
 
     def _marked(self, reply: Reply, attempt: Attempt | None = None) -> Reply:
         """Note for spans what the caller of the two halves executes."""
@@ -409,11 +457,19 @@ class Controller:
         Raises:
             StoreError: the store cannot be used; what was done before stays done.
         """
-        return self._passes.work()
+        try:
+            return self._passes.work()
+        except Exception as error:
+            bare(error)
+            raise
 
     async def awork(self) -> list[Reply]:
         """Do what `work` does, in a task; due calls run at the same time."""
-        return await self._passes.awork()
+        try:
+            return await self._passes.awork()
+        except Exception as error:
+            bare(error)
+            raise
 
     def due(self) -> list[Reply]:
         """Claim everything that is due now, for callers that execute by themselves.
@@ -433,6 +489,11 @@ class Controller:
     def store(self) -> Store:
         """The store that this controller is open on."""
         return self._engine.store
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether `close` was called: then nothing can be decided or run any more."""
+        return self._closed
 
     @property
     def engine(self) -> Engine:

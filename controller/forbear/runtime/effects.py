@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from forbear.core.decision import Decision
+from forbear.core.decision import Decision, PutKnown
 from forbear.core.states import Run
 from forbear.core.values import Call
 from forbear.ports import JournalLine, Row, ScopeRows
@@ -48,6 +48,8 @@ class Keep:
     request_id: str
     # Makes the piece with the key of argument digests.
     make: Callable[[bytes], bytes]
+    # Nobody is warned where it cannot be written: the answer says already that the controller is broken.
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Save:
     drops: tuple[tuple[str, str, str], ...] = ()
     # Runs that are entered without a decision; scopes that nobody may have written yet.
     runs: tuple[Run, ...] = ()
+    # A call that is remembered without a decision.
+    remembers: PutKnown | None = None
     first: tuple[str, ...] = ()
     # The tool is only observed: nothing is scheduled for it.
     observed: bool = False
@@ -132,9 +136,9 @@ def fetch(scope: str, kind: str, key: str) -> Program[Row | None]:
     return got
 
 
-def keep(request_id: str, make: Callable[[bytes], bytes]) -> Program[str]:
+def keep(request_id: str, make: Callable[[bytes], bytes], *, quiet: bool = False) -> Program[str]:
     """Return the digest of a piece of evidence that was written."""
-    got = yield Keep(request_id=request_id, make=make)
+    got = yield Keep(request_id=request_id, make=make, quiet=quiet)
     assert isinstance(got, str)
     return got
 

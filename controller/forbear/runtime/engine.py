@@ -180,12 +180,21 @@ class Engine:
                 if row.kind == "action" and row.scope.startswith("tree:"):
                     self.lost.setdefault(row.scope.removeprefix("tree:"), []).append(row)
 
-    def take_lost(self, root: str) -> list[Row]:
-        """Return the lost attempts of a tree, each once."""
+    def lost_of(self, root: str) -> list[Row]:
+        """Return the lost attempts of a tree. They stay until it is decided about them: nobody decides before that."""
         if not self.lost:
             return []
         with self.lost_lock:
-            return self.lost.pop(root, [])
+            return list(self.lost.get(root, ()))
+
+    def noticed(self, root: str, row: Row) -> None:
+        """Forget a lost attempt that was decided about, by this caller or by one beside it."""
+        with self.lost_lock:
+            left = [one for one in self.lost.get(root, ()) if one is not row]
+            if left:
+                self.lost[root] = left
+            else:
+                self.lost.pop(root, None)
 
     def late(self, attempt: Attempt, ended: Ended) -> None:
         """Feed what a tool answered after its timeout."""

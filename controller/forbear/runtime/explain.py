@@ -159,12 +159,24 @@ def _story(store: Store, asked: JournalLine) -> list[JournalLine]:
     """Return the lines about the call in this tree, and what its people did after the first of them."""
     own = [(seq, line) for seq, line in _lines(store, action=asked.action) if line.scope == asked.scope]
     first = own[0][0]
+    tickets = {str(facts_of(line).get("ticket") or "") for _, line in own} - {""}
     around = [
         (seq, line)
         for seq, line in _lines(store, action="")
-        if seq > first and line.scope == asked.scope and line.rule in _TREE
+        if seq > first and line.scope == asked.scope and line.rule in _TREE and _concerns(line, asked, tickets)
     ]
     return [line for _, line in sorted([*own, *around], key=lambda pair: pair[0])]
+
+
+def _concerns(line: JournalLine, asked: JournalLine, tickets: set[str]) -> bool:
+    """Say whether a line of the tree is about a call: a lift is, of its own hold, of one that it was told, of its run."""
+    if line.rule != Rule.LIFTED:
+        return True
+    facts = facts_of(line)
+    ticket = facts.get("lifted")
+    if ticket is None:
+        return line.run == asked.run
+    return ticket in tickets or facts.get("lifted_action") == asked.action
 
 
 def _happenings(story: Sequence[JournalLine], request_id: str) -> tuple[tuple[Happening, ...], int]:

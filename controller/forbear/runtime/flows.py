@@ -15,14 +15,16 @@ from forbear.core.events import Cancelled, Woke
 from forbear.core.values import Call
 from forbear.core.vocabulary import Answer, Mode
 from forbear.errors import StoreError
-from forbear.runtime.broken import broken_reply, ungoverned_flow, unrecorded_reply
+from forbear.runtime.broken import broken_flow, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import look
+from forbear.runtime.lookups import look, remember
+from forbear.runtime.notes import keep
 from forbear.runtime.places import ready_flow, secret_flow, turn_flow
 from forbear.runtime.program import propose, tell
 from forbear.runtime.reply import Attempt, Reply
+from forbear.runtime.results import is_recorded
 from forbear.runtime.steps import (
     Ended,
     Executor,
@@ -46,6 +48,7 @@ MAX_INLINE_WAITS: Final = 8
 def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     """Decide about a proposal; the reply holds an open attempt where it may run."""
     policy = engine.tools.policy(ask.tool)
+    engine.tools.check_first_call(ask.tool)
     root = yield from ready_flow(engine, ask, policy)
     if policy.idempotency_key is not None:
         yield from secret_flow(engine)
@@ -70,6 +73,25 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
     program = propose(asked, ticket=engine.ids.ticket())
     decided = yield from transact(program, root)
     return engine.answer(decided, asked)
+
+
+def keep_flow(engine: Engine, ask: Ask, value: object) -> Flow[bool]:
+    """Keep the result of a call that completed; see `Controller.keep`."""
+    policy = engine.tools.known_policy(ask.tool)
+    body = keep(value)
+    if body is None or not ask.call_id or is_recorded(policy):
+        return body is not None and is_recorded(policy)
+    root = yield from ready_flow(engine, ask, policy)
+    call = build(
+        policy,
+        ask.arguments,
+        run=ask.run,
+        step=ask.step or ask.call_id,
+        call_id=ask.call_id,
+        source=ask.source,
+        siblings=ask.siblings,
+    )
+    return not call.malformed and (yield from transact(remember(root, call, body), root))
 
 
 # ---- call -----------------------------------------------------------------------------------------------------------
@@ -117,11 +139,11 @@ def call_flow(
     answers_broken = answers_broken or observed
     try:
         reply = yield from propose_flow(engine, ask)
-    except StoreError:
+    except StoreError as error:
         if observed:
             return (yield from ungoverned_flow(engine, ask, executor, signals))
         if answers_broken:
-            return broken_reply(engine, ask)
+            return (yield from broken_flow(engine, ask, error))
         raise
     return (
         yield from answer_flow(

@@ -116,6 +116,11 @@ class Function:
         )
 
     @property
+    def known_arguments(self) -> tuple[str, ...] | None:
+        """Names that a call may have, or None where it may have any."""
+        return None if self._takes_any() else self.parameters
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Names without which a call cannot be made."""
         return tuple(name for name in self.parameters if self.signature.parameters[name].default is Parameter.empty)

@@ -148,16 +148,19 @@ def declared_function(
 ) -> Function:
     """Return a callable as a tool, declared where there is something to declare."""
     function = Function(fn, name=name, injected=injected, is_async=is_async)
-    if not fields:
-        policy = controller.engine.tools.policy(function.name)
+    tools = controller.engine.tools
+    if fields:
+        policy = tools.declare(function.name, fields, arguments=function.known_arguments)
     else:
-        (policy,) = controller.declare(function.name, **fields)
+        policy = tools.policy(function.name)
+        if function.known_arguments is not None:
+            tools.know(function.name, function.known_arguments)
     key = policy.idempotency_key
     if key is not None:
         hidden = (key.argument,)
         function = Function(fn, name=name, injected=injected, hidden=hidden, is_async=is_async)
     if fields and "required" not in fields:
-        controller.declare(function.name, **fields, required=function.required)
+        tools.declare(function.name, {**fields, "required": function.required})
     return function
 
 

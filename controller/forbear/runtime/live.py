@@ -119,6 +119,11 @@ class LiveTree:
     _merged: Mapping[str, Hold] | None = None
     _merged_from: Mapping[str, Hold] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nothing has happened in this tree: no call, no turn."""
+        return not self.runs and not self.actions and self.tree.turn_at is None
+
     def all_holds(self) -> Mapping[str, Hold]:
         """Return the holds of the tree and of its principal, by key."""
         shared = self.shared.holds

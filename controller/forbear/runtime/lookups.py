@@ -5,11 +5,13 @@ Generators of effects like those in `program.py`; what they store is the runtime
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from forbear.core.decision import PutKnown
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import Action, Run, Unknown
+from forbear.core.states import Action, Completed, Run, Unknown, known_key
+from forbear.core.values import Call
 from forbear.errors import StoreError
 from forbear.ports import JournalLine, Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
@@ -23,6 +25,7 @@ from forbear.runtime.notes import (
     policy_scope,
     prompt_of,
     result_key,
+    result_row,
     run_scope,
     secret_row,
 )
@@ -60,6 +63,25 @@ def actions_of(root: str) -> Program[tuple[Action, ...]]:
     """Return the actions of a tree that are in memory: everything that is open, waiting or held."""
     live = yield from load(root)
     return tuple(live.actions.values())
+
+
+def remember(root: str, call: Call, body: bytes) -> Program[bool]:
+    """Keep the result of a read that completed, so that this very call is answered from the record; False = it did not."""
+    key = known_key(call.run, call.step, call.call_id, call.fingerprint)
+    for _ in range(MAX_RACES):
+        live = yield from load(root, actions=(call.action,), known=key, call=call)
+        known = live.known.get(key)
+        if known is None or known.completed:
+            return known is not None
+        action = live.actions.get(known.action)
+        if action is None or not isinstance(action.phase, Completed) or action.phase.attempt != known.attempt:
+            return False
+        now = yield from read_clock()
+        said = PutKnown(key=key, known=replace(known, completed=True))
+        result = result_row(root, known.action, known.attempt, body)
+        if (yield from save(Save(live=live, now=now, event="keep", remembers=said, puts=(result,)))):
+            return True
+    raise StoreError(f"run {call.run!r} lost {MAX_RACES} races against other writers")
 
 
 def parent_of(root: str, run: str) -> Program[str | None]:

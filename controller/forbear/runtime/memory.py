@@ -38,6 +38,7 @@ from forbear.runtime.observing import Observing
 from forbear.runtime.rows import (
     change_rows,
     known_id,
+    known_row,
     principal_scope,
     run_row,
     stored,
@@ -272,7 +273,7 @@ class WorkingSet:
         try:
             return self.evidence.keep(effect.request_id, effect.make(self.evidence.key()))
         except Exception as error:  # noqa: BLE001 - whatever it is, no decision is lost by it
-            if not self._warned:
+            if not self._warned and not effect.quiet:
                 self._warned = True
                 warnings.warn(
                     f"evidence cannot be written ({type(error).__name__}): calls are decided about and journalled all the "
@@ -326,6 +327,8 @@ class WorkingSet:
         if effect.observed:
             puts = [replace(row, due_us=None) if row.due_us is not None else row for row in puts]
         puts.extend(effect.puts)
+        if effect.remembers is not None:
+            puts.append(known_row(live.root, effect.remembers.key, effect.remembers.known))
         drops.extend(effect.drops)
         if puts or drops:
             self._add_ahead(live, puts, scope)
@@ -386,6 +389,9 @@ class WorkingSet:
                 _mark_volatile(live, effect.decision)
         for run in effect.runs:
             live.runs[run.id] = run
+        if effect.remembers is not None:
+            live.known[effect.remembers.key] = effect.remembers.known
+            live.volatile_known.discard(effect.remembers.key)
         with self._lock:
             # Another tree of the principal may have read this very commit back from the store already.
             if shared_version > live.shared.version:

@@ -26,6 +26,9 @@ MAX_RESULT_BYTES: Final = 64 * 1024
 KEYS_SCOPE: Final = "keys"
 # So many turn ids of the root run are remembered; an older id that comes again is not a new turn.
 MAX_TURNS: Final = 32
+# Among the digests of turn ids: the tree was empty when its first human message was announced, so that what the core
+# counts as its second turn is the first.
+ANNOUNCED: Final = "announced"
 
 
 def run_scope(run: str) -> str:
@@ -83,6 +86,19 @@ def _texts(kind: str, value: object) -> tuple[str, ...]:
 def turns_row(root: str, turns: tuple[str, ...]) -> Row:
     """Return the row of the turn ids that the root run has seen, oldest first, as digests."""
     return Row(scope=tree_scope(root), kind="turns", key=root, body=json.dumps(turns).encode())
+
+
+def with_turn(turns: tuple[str, ...], turn: str, *, is_empty: bool) -> tuple[str, ...]:
+    """Return the turn ids of a tree with one more ("" = it has none).
+
+    Args:
+        turns: Those that were seen.
+        turn: The digest of the new one.
+        is_empty: Nothing has happened in the tree yet.
+    """
+    first = (ANNOUNCED,) if is_empty or ANNOUNCED in turns else ()
+    seen = (*(one for one in turns if one != ANNOUNCED), *((turn,) if turn else ()))
+    return (*first, *seen[-MAX_TURNS:])
 
 
 def turns_of(row: Row) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from forbear.observe.notice import (
     ReadObserver,
     Reads,
     Seen,
+    Unrecorded,
     Usage,
     UsageObserver,
 )
@@ -85,7 +86,7 @@ class Observing:
         self._tools = tools
         self._catalogue = catalogue
         self._clock = clock
-        self.untold: deque[Noted | _Written | Usage] = deque()
+        self.untold: deque[Noted | _Written | Usage | Notice] = deque()
         self._one_at_a_time = threading.Lock()
         # How often each observer raised, by its class.
         self.errors: Counter[str] = Counter()
@@ -125,6 +126,31 @@ class Observing:
         """Lines that waited were committed: tell of the reads among them when the lock is given back."""
         self.untold.append(_Written(lines))
 
+    def unrecorded(self, reply: Reply, rule: Unrecorded, attempt: int) -> None:
+        """A call was answered although nothing could be committed about it."""
+        envelope, tool = reply.envelope, self.tool(reply.tool)
+        notice = Notice(
+            event=Event.BROKEN,
+            severity=severity_of(Event.BROKEN),
+            at=self._clock.now(),
+            rule=rule,
+            cause="Proposed" if rule is Unrecorded.PROPOSED else "Returned",
+            tool=tool,
+            operation=tool if tool in {"", OTHER} else self._tools.known_policy(tool).operation or tool,
+            answer=reply.answer,
+            outcome=envelope.outcome,
+            executed=envelope.executed,
+            recovery=envelope.recovery,
+            code=self.code(envelope.code)[0],
+            attempt=attempt,
+            starts=rule is Unrecorded.PROPOSED and reply.answer is Answer.EXECUTED,
+            request_id=envelope.request_id,
+            run=reply.run,
+            step=reply.step,
+            call_id=reply.call_id,
+        )
+        self.untold.append(notice)
+
     # ---- outside every lock -----------------------------------------------------------------------------------------
 
     def drain(self) -> None:
@@ -140,9 +166,9 @@ class Observing:
             finally:
                 self._one_at_a_time.release()
 
-    def _tell(self, one: Noted | _Written | Usage) -> None:
-        if isinstance(one, Noted):
-            notice = self._notice(one)
+    def _tell(self, one: Noted | _Written | Usage | Notice) -> None:
+        if isinstance(one, (Noted, Notice)):
+            notice = self._notice(one) if isinstance(one, Noted) else one
             for observer in self._observers:
                 self._guard(observer, observer.observe, notice)
         elif isinstance(one, Usage):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from pathlib import Path
 from typing import Final, cast
 
@@ -35,10 +35,19 @@ def open_store(path: str | os.PathLike[str] | None, clock: Clock) -> Store:
         scheme = path.split("://", 1)[0]
         found = entry_points(group=STORES, name=scheme)
         if not found:
-            raise UsageError(f"no store for {scheme!r} URLs is installed: pip install 'forbear[{scheme}]'")
+            raise UsageError(f"path: no store for {scheme!r} URLs is installed{_how_to_install(scheme)}")
         opener = cast("Callable[..., Store]", next(iter(found)).load())
         return opener(path, clock=clock)
     return open_sqlite(path, clock=clock)
+
+
+def _how_to_install(scheme: str) -> str:
+    """Return the command that installs a store, where this release has an extra for it."""
+    try:
+        extras = metadata("forbear").get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        extras = []
+    return f": pip install 'forbear[{scheme}]'" if scheme in extras else f"; a package adds one under {STORES!r}"
 
 
 def evidence_for(

@@ -133,26 +133,43 @@ class Operator:
 
     # ---- what waits -------------------------------------------------------------------------------------------------
 
-    def pending(self, *, whole: bool = False) -> tuple[Pending, ...]:
-        """Return everything that waits, oldest first: prompts, waits, unknown outcomes, holds.
+    def pending(self, *, whole: bool = False, limit: int | None = None) -> tuple[Pending, ...]:
+        """Return what waits, oldest first: prompts, waits, unknown outcomes, holds.
 
         Args:
             whole: Show every argument to its end, however long it is.
-        """
-        limit = None if whole else MAX_SHOWN
-        rows = self._engine.store.tickets()
-        return tuple(self._do(pending_flow(self._engine, row, limit)) for row in rows if is_listed(row))
+            limit: The oldest so many calls and the oldest so many holds at most, of a store in which much waits; None =
+                everything.
 
-    def find(self, ticket: str) -> tuple[Pending, ...]:
-        """Return what waits under a ticket, or under the tickets that begin with this text; arguments are whole.
+        Raises:
+            UsageError: `limit` is less than 1.
+        """
+        if limit is not None and limit < 1:
+            raise UsageError("limit: must be 1 or more")
+        store = self._engine.store
+        rows = (
+            store.tickets()
+            if limit is None
+            else [row for kind in sorted(KINDS) for row in store.tickets(kind, limit=limit)]
+        )
+        shown = tuple(self._pending(row, whole=whole) for row in rows if is_listed(row))
+        return shown if limit is None else tuple(sorted(shown, key=lambda one: one.since_at))
+
+    def find(self, ticket: str, *, whole: bool = True) -> tuple[Pending, ...]:
+        """Return what waits under a ticket, or under the tickets that begin with this text.
 
         An action and the hold that it placed carry one ticket.
+
+        Args:
+            ticket: The ticket or its beginning.
+            whole: Show every argument to its end.
         """
-        rows = [
-            row for row in self._engine.store.tickets() if row.kind in KINDS and (row.ticket or "").startswith(ticket)
-        ]
+        rows = [row for row in self._engine.store.tickets(beginning=ticket) if row.kind in KINDS]
         exact = [row for row in rows if row.ticket == ticket]
-        return tuple(self._do(pending_flow(self._engine, row, None)) for row in exact or rows)
+        return tuple(self._pending(row, whole=whole) for row in exact or rows)
+
+    def _pending(self, row: Row, *, whole: bool) -> Pending:
+        return self._do(pending_flow(self._engine, row, None if whole else MAX_SHOWN))
 
     def run(self, run: str) -> RunView:
         """Return one run: its place, turn, halt, calls, and what waits in it and in its children.
@@ -313,7 +330,8 @@ class Operator:
         if row is None or row.kind == kind:
             return row
         # A hold and the action that placed it carry one ticket.
-        return next((one for one in self._engine.store.tickets(kind) if one.ticket == ticket), None)
+        found = self._engine.store.tickets(kind, beginning=ticket)
+        return next((one for one in found if one.ticket == ticket), None)
 
     def _prompted(self, ticket: str) -> tuple[str, Action, AwaitingApproval]:
         """Return an open prompt: the root of its tree, its action and its phase."""

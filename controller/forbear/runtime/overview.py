@@ -21,6 +21,7 @@ from forbear.errors import UsageError
 from forbear.runtime.effects import Program, load
 from forbear.runtime.engine import Engine
 from forbear.runtime.lookups import find_root
+from forbear.runtime.notes import ANNOUNCED
 from forbear.runtime.pending import Pending, is_listed, path_flow, pending_flow
 from forbear.runtime.rows import phase_name, tree_scope
 from forbear.runtime.steps import Flow, transact
@@ -71,7 +72,10 @@ class _Read:
     run: Run
     runs: tuple[Run, ...]
     principal: str
+    # As the core counts: 1 is what came before the first announced message.
     turn: int
+    # 1 where nothing came before it, else 0.
+    announced: int
     turn_at: datetime | None
     actions: tuple[Action, ...]
 
@@ -90,8 +94,8 @@ def run_view_flow(engine: Engine, run: str) -> Flow[RunView]:
     mine = {one.id for one in read.runs if _is_under(one.id, run, read.runs)} | {run}
     halt: Halt | None = read.run.halted
     waiting: list[Pending] = []
-    for row in engine.store.tickets():
-        if is_listed(row) and row.scope == tree_scope(root):
+    for row in engine.store.tickets(scope=tree_scope(root)):
+        if is_listed(row):
             one = yield from pending_flow(engine, row, None)
             if one.run in mine:
                 waiting.append(one)
@@ -100,7 +104,7 @@ def run_view_flow(engine: Engine, run: str) -> Flow[RunView]:
         path=(yield from path_flow(root, run)),
         children=tuple(one.id for one in read.runs if one.parent == run),
         principal=read.principal,
-        turn=read.turn,
+        turn=read.turn - read.announced,
         turn_at=read.turn_at,
         calls_in_turn=read.run.calls_in_turn if read.run.turn == read.turn else 0,
         calls_in_run=read.run.calls_in_run,
@@ -120,6 +124,7 @@ def _read(root: str, run: str) -> Program[_Read]:
         runs=tuple(live.runs.values()),
         principal=live.tree.principal,
         turn=live.tree.turn,
+        announced=int(ANNOUNCED in live.turns),
         turn_at=live.tree.turn_at,
         actions=tuple(action for action in live.actions.values() if not isinstance(action.phase, _ELSEWHERE)),
     )

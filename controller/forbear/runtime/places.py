@@ -12,9 +12,10 @@ from forbear.core.identity import digest
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Running
 from forbear.errors import UsageError
+from forbear.ports import Row
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import actions_of, adopt, find_root, keep_secret, note_policy, own
+from forbear.runtime.lookups import actions_of, adopt, find_root, keep_secret, look, note_policy, own
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.rows import stored
@@ -92,21 +93,28 @@ def turn_flow(engine: Engine, root: str, turn: str | None) -> Flow[bool]:
 
 def recover_flow(engine: Engine, root: str) -> Flow[None]:
     """Take notice of the tree's attempts whose process died, and settle what the store could not take before."""
-    for row in engine.take_lost(root):
-        action = stored(row, Action)
-        if not isinstance(action.phase, Running):
-            continue
-        policy = engine.tools.known_policy(action.call.tool)
-        for started in action.phase.open:
-            if started.owner != row.owner:
-                continue
-            request_id = engine.ids.request_id()
-            asked = engine.asked(root, action.call, policy, request_id=request_id)
-            event = Lost(attempt=started.attempt, ticket=engine.ids.ticket(), request_id=request_id)
-            engine.answer((yield from transact(tell(asked, event, attempt=started.attempt), root)), asked)
+    for row in engine.lost_of(root):
+        yield from _lost_flow(engine, root, row)
+        engine.noticed(root, row)
     while engine.unsettled:
         attempt, ended = engine.unsettled.popleft()
         yield from end_flow(engine, attempt, ended)
+
+
+def _lost_flow(engine: Engine, root: str, row: Row) -> Flow[None]:
+    """Take notice of one action whose process died; a caller beside this one may have done so meanwhile."""
+    lost = stored(row, Action)
+    action = yield from transact(look(root, lost.key), root)
+    if action is None or not isinstance(action.phase, Running):
+        return
+    policy = engine.tools.known_policy(action.call.tool)
+    for started in action.phase.open:
+        if started.owner != row.owner:
+            continue
+        request_id = engine.ids.request_id()
+        asked = engine.asked(root, action.call, policy, request_id=request_id)
+        event = Lost(attempt=started.attempt, ticket=engine.ids.ticket(), request_id=request_id)
+        engine.answer((yield from transact(tell(asked, event, attempt=started.attempt), root)), asked)
 
 
 # ---- propose --------------------------------------------------------------------------------------------------------

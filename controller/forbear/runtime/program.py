@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from forbear.core.decide import decide, decide_tree
 from forbear.core.decision import Decision, Deliver, Join
-from forbear.core.events import Edited, Event, Inspected, Proposed, Returned, TreeEvent
+from forbear.core.events import Edited, Event, Inspected, Proposed, Returned, TreeEvent, TurnBegan
 from forbear.core.rules import Rule
 from forbear.core.states import Action, Completed, known_key
 from forbear.core.vocabulary import COMPLETED, Answer, Mode
@@ -33,11 +33,11 @@ from forbear.runtime.beside import (
 from forbear.runtime.effects import Program, Save, fetch, keep, load, read_clock, save
 from forbear.runtime.live import LiveTree
 from forbear.runtime.notes import (
-    MAX_TURNS,
     count_of,
     result_key,
     result_row,
     turns_row,
+    with_turn,
 )
 from forbear.runtime.rows import tree_scope
 
@@ -246,8 +246,10 @@ def tell_tree(
         event = event_at(now)
         decision = decide_tree(frame(live), event, now)
         puts = announced(root, live, decision, now)
-        if turn:
-            puts = (*puts, turns_row(root, (*live.turns, turn)[-MAX_TURNS:]))
+        if isinstance(event, TurnBegan):
+            turns = with_turn(live.turns, turn, is_empty=live.is_empty)
+            if turns != live.turns:
+                puts = (*puts, turns_row(root, turns))
         effect = Save(
             live=live,
             decision=decision,

@@ -199,8 +199,12 @@ def line(
     actor: str = "",
     evidence: str = "",
     boundaries: tuple[str, ...] = (),
+    lifted: Hold | None = None,
 ) -> JournalLine:
-    """Return one decision as it is kept. Never arguments, never results, never text of others."""
+    """Return one decision as it is kept. Never arguments, never results, never text of others.
+
+    `lifted` is the hold that an operator ended; it says which calls the line is about.
+    """
     told = decision.told
     facts: tuple[tuple[str, object], ...] = (
         ("event", event),
@@ -222,6 +226,7 @@ def line(
         ("fingerprint", call.fingerprint if call is not None else ""),
         ("boundaries", boundaries),
         ("evidence", evidence),
+        *(() if lifted is None else _lifted(lifted)),
     )
     kept = {name: value for name, value in facts if value}
     return JournalLine(
@@ -233,6 +238,15 @@ def line(
         action=call.action if call is not None else "",
         request_id=request_id,
         body=json.dumps(kept, separators=(",", ":")).encode(),
+    )
+
+
+def _lifted(hold: Hold) -> tuple[tuple[str, object], ...]:
+    return (
+        ("lifted", hold.ticket),
+        ("lifted_action", hold.action),
+        ("lifted_tool", hold.tool),
+        ("lifted_code", hold.code),
     )
 
 

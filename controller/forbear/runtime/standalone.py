@@ -26,6 +26,7 @@ from forbear.contract import (
     phase_of,
     tool_policy,
 )
+from forbear.contract.alone import WITHOUT_A_CODE, standalone_catalogue
 from forbear.core.decide import decide
 from forbear.core.decision import Snapshot
 from forbear.core.events import Returned
@@ -115,7 +116,7 @@ class RecoveryPolicy:
         self, *, catalogue: Catalogue | None = None, clock: Clock | None = None, **policy_fields: object
     ) -> None:
         self.policy: ToolPolicy = tool_policy("tool", **policy_fields)
-        self._catalogue = builtin_catalogue() if catalogue is None else catalogue
+        self._catalogue = standalone_catalogue(builtin_catalogue() if catalogue is None else catalogue)
         self._clock: Clock = SystemClock() if clock is None else clock
 
     def now(self) -> datetime:
@@ -171,10 +172,12 @@ class RecoveryPolicy:
         return NextStep(to_do=to_do, envelope=self._texted(told), retry_at=retry_at)
 
     def _texted(self, told: Envelope) -> Envelope:
-        """Return an envelope with the catalogue's text where it has none, or the controller's own code."""
+        """Return an envelope with a text that is true without a controller, where it has none or a controller's code."""
         if told.code and (told.safe_message is None or self._catalogue.is_controllers(told.code)):
             return replace(told, safe_message=self._catalogue.text(told.code, told))
-        return told
+        if told.code or told.safe_message is not None or told.recovery is None:
+            return told
+        return replace(told, safe_message=WITHOUT_A_CODE.get(told.recovery))
 
 
 def _raw(result: object) -> Raw:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar, cast
@@ -90,7 +90,7 @@ class Ended:
 
     how: How
     raw: Raw | None = None
-    error: BaseException | None = None
+    error: BaseException | None = field(default=None, repr=False)
     # How far the execution came, where somebody wrote it down.
     trail: Trail | None = None
 

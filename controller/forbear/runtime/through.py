@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Final, cast
@@ -17,12 +18,12 @@ from typing import Final, cast
 from forbear.core.values import Envelope
 from forbear.core.vocabulary import Answer, Executed, Mode, Outcome, Recovery
 from forbear.errors import ForbearError, StoreError, UsageError
-from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_reply, ungoverned_flow
+from forbear.runtime.broken import CODE, RULE_BROKEN, RULE_UNRECORDED, broken_flow, record_flow, ungoverned_flow
 from forbear.runtime.controller import Controller
 from forbear.runtime.engine import Ask, Engine
 from forbear.runtime.flows import propose_flow, run_attempt
 from forbear.runtime.function import Bound, Function
-from forbear.runtime.perform import run_flow
+from forbear.runtime.perform import arun_flow, run_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.standing import RESULT_NOT_KEPT
 from forbear.runtime.steps import Executor, Flow, Signals
@@ -246,7 +247,11 @@ def call_tool(
             return run_flow(_at_once_flow(controller.engine, ask, execute, passing), controller.engine)
         return controller.call(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
     except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
-        return _failed(error, controller.engine, tool, where, shot, passing)
+        reply = _failed(error, controller.engine, tool, where, shot, passing)
+        with suppress(Exception):
+            # Whatever else is broken: the answer stands, with or without a record for operators.
+            run_flow(record_flow(controller.engine, reply, arguments, error), controller.engine)
+        return reply
 
 
 async def acall_tool(
@@ -263,17 +268,20 @@ async def acall_tool(
     try:
         return await controller.acall(tool, arguments, execute=execute, signals=passing, on_broken="block", **where)
     except Exception as error:  # noqa: BLE001 - the controller's own failure; what is not goes on
-        return _failed(error, controller.engine, tool, where, shot, passing)
+        reply = _failed(error, controller.engine, tool, where, shot, passing)
+        with suppress(Exception):
+            await arun_flow(record_flow(controller.engine, reply, arguments, error), controller.engine)
+        return reply
 
 
 def _at_once_flow(engine: Engine, ask: Ask, executor: Executor, signals: Signals) -> Flow[Reply]:
     """Propose, run, settle, without waiting for anything: the thread's event loop goes on after this call."""
     try:
         reply = yield from propose_flow(engine, ask)
-    except StoreError:
+    except StoreError as error:
         if engine.tools.known_policy(ask.tool).mode is Mode.OBSERVE:
             return (yield from ungoverned_flow(engine, ask, executor, signals))
-        return broken_reply(engine, ask)
+        return (yield from broken_flow(engine, ask, error))
     if reply.attempt is not None:
         return (yield from run_attempt(engine, reply.attempt, executor, signals, answers_broken=True))
     if reply.joins is None:

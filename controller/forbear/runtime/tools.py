@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from forbear.contract import tool_policy
-from forbear.contract.limits import limits_from
+from forbear.contract.limits import limits_from, nearest
+from forbear.contract.named import Kind, named_in, unknown_arguments
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.vocabulary import Effect, Mode
-from forbear.errors import UsageError
+from forbear.errors import ConfigError, UsageError
 from forbear.runtime.steps import Executor
 
 # Runs whose own functions are kept under one name; the calls of older ones wait until they are proposed.
@@ -40,6 +41,10 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._undeclared: dict[str, ToolPolicy] = {}
         self._executors: dict[str, Executor] = {}
+        # Argument names that tools have by their own signature or schema, where an adapter or `govern` said so.
+        self._arguments: dict[str, tuple[str, ...]] = {}
+        # Tools whose policy named nothing unknown when they were first called.
+        self._checked: set[str] = set()
         # Names that stand for another function in every run, and what they stand for; the newest runs are kept.
         self._of_runs: dict[str, dict[str, Executor]] = {}
         # Called after a declaration.
@@ -47,26 +52,54 @@ class Toolbox:
         # Names of tools that look for the outcome of an unknown write.
         self.checks: frozenset[str] = frozenset()
 
-    def declare(self, name: str, fields: Mapping[str, object]) -> ToolPolicy:
+    def declare(
+        self, name: str, fields: Mapping[str, object], *, arguments: tuple[str, ...] | None = None
+    ) -> ToolPolicy:
         """Declare one tool; a second declaration replaces the first.
 
+        Args:
+            name: The tool's name.
+            fields: What is declared.
+            arguments: The argument names that it has, where they are known now.
+
         Raises:
-            ConfigError: a field is unknown or wrong; nothing was declared.
+            ConfigError: a field is unknown or wrong, or names an argument that the tool does not have; nothing was
+                declared.
         """
         policy = self._build(name, fields)
-        self._tools[name] = Tool(policy=policy)
-        self._note_checks()
+        _check_arguments(policy, self.arguments(name) if arguments is None else arguments)
+        if arguments is not None:
+            self._arguments[name] = arguments
+        self._put(policy)
         return policy
 
     def adopt(self, policy: ToolPolicy) -> ToolPolicy:
-        """Declare one tool by a policy that was built already; it inherits the controller's limits if it has none."""
+        """Declare one tool by a policy that was built already; it inherits the controller's limits if it has none.
+
+        Raises:
+            ConfigError: it names an argument that the tool does not have; nothing was declared.
+        """
+        self.check(policy)
         if policy.limits == Limits():
             policy = replace(policy, limits=self._limits)
         if self._mode is Mode.OBSERVE:
             policy = replace(policy, mode=Mode.OBSERVE)
-        self._tools[policy.name] = Tool(policy=policy)
-        self._note_checks()
+        self._put(policy)
         return policy
+
+    def check(self, policy: ToolPolicy) -> None:
+        """Check that a policy names no argument that its tool, as far as it is known, does not have.
+
+        Raises:
+            ConfigError: it does; the message names field and argument.
+        """
+        _check_arguments(policy, self.arguments(policy.name))
+
+    def _put(self, policy: ToolPolicy) -> None:
+        self._tools[policy.name] = Tool(policy=policy)
+        # A check that others name may be this one.
+        self._checked.clear()
+        self._note_checks()
 
     def _note_checks(self) -> None:
         self.checks = frozenset(
@@ -82,12 +115,66 @@ class Toolbox:
         """Say how the controller runs a tool itself; it is called with keyword arguments.
 
         Raises:
+            ConfigError: its policy names an argument that the executor does not take; nothing was bound.
             UsageError: the executor cannot be called.
         """
         # The author's code may be untyped.
         if not callable(executor):
             raise UsageError(f"executor of tool {name!r}: must be callable")
+        found, taken = self._tools.get(name), taken_by(executor)
+        if found is not None:
+            _check_arguments(found.policy, taken)
+        if taken is not None:
+            # It takes the place of another function; one that takes anything may run what is known already.
+            self._arguments.pop(name, None)
         self._executors[name] = executor
+
+    def know(self, name: str, arguments: tuple[str, ...]) -> None:
+        """Note which arguments a tool has by its own signature or schema.
+
+        Raises:
+            ConfigError: its policy names another one; nothing was noted.
+        """
+        found = self._tools.get(name)
+        if found is not None:
+            _check_arguments(found.policy, arguments)
+        self._arguments[name] = arguments
+
+    def arguments(self, name: str) -> tuple[str, ...] | None:
+        """Return the argument names that a tool has by its own signature or schema; None = not known, or any."""
+        known = self._arguments.get(name)
+        if known is not None:
+            return known
+        executor = self._executors.get(name)
+        return None if executor is None else taken_by(executor)
+
+    def check_first_call(self, name: str) -> None:
+        """Check what can only be checked once every tool is declared: the check that looks for a lost write.
+
+        Raises:
+            ConfigError: `inspect` names a tool that is not declared as a read, or an argument that it does not have.
+        """
+        if name in self._checked:
+            return
+        found = self._tools.get(name)
+        if found is not None and found.policy.inspect is not None and found.policy.mode is not Mode.OBSERVE:
+            self._check_inspection(found.policy)
+        self._checked.add(name)
+
+    def _check_inspection(self, policy: ToolPolicy) -> None:
+        assert policy.inspect is not None
+        tool = policy.inspect.tool
+        where = f"tool {policy.name!r}: field 'inspect' names the tool {tool!r}"
+        if tool not in self._tools:
+            near = nearest(tool, tuple(self._tools))
+            hint = f"; nearest is {near!r}" if near and near != policy.name else ""
+            raise ConfigError(f"{where}, which is not declared{hint}")
+        if not self.is_read(tool):
+            raise ConfigError(f"{where}, which must be declared effect = 'read'")
+        arguments = self.arguments(tool)
+        for one in named_in(policy):
+            if one.kind is Kind.CHECK_ARGUMENT and arguments is not None and one.name not in arguments:
+                raise ConfigError(f"tool {policy.name!r}: {one.says(arguments, of=f'tool {tool!r}')}")
 
     def bind_in(self, name: str, executors: Mapping[str, Executor]) -> None:
         """Say how the controller runs a tool in some runs, where its name stands for something else in others."""
@@ -165,14 +252,9 @@ class Toolbox:
         if policy.input_fields:
             return policy.input_fields
         executor = self._executors.get(name) or next(iter(self._of_runs.get(name, {}).values()), None)
-        if executor is not None:
-            found: list[inspect.Parameter] = []
-            with suppress(TypeError, ValueError):
-                found = list(inspect.signature(executor).parameters.values())
-            kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-            names = tuple(parameter.name for parameter in found if parameter.kind in kinds)
-            if names:
-                return names
+        names = () if executor is None else _by_keyword(executor)
+        if names:
+            return names
         if policy.required:
             return policy.required
         target = policy.target
@@ -182,6 +264,32 @@ class Toolbox:
         """Say whether a tool was declared a read."""
         found = self._tools.get(name)
         return found is not None and found.policy.effect is Effect.READ
+
+
+def _parameters(executor: Executor) -> list[inspect.Parameter]:
+    found: list[inspect.Parameter] = []
+    with suppress(TypeError, ValueError):
+        found = list(inspect.signature(executor).parameters.values())
+    return found
+
+
+def _by_keyword(executor: Executor) -> tuple[str, ...]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(one.name for one in _parameters(executor) if one.kind in kinds)
+
+
+def taken_by(executor: Executor) -> tuple[str, ...] | None:
+    """Return the arguments that an executor takes; None = any, or it does not say."""
+    found = _parameters(executor)
+    is_open = not found or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in found)
+    return None if is_open else _by_keyword(executor)
+
+
+def _check_arguments(policy: ToolPolicy, arguments: tuple[str, ...] | None) -> None:
+    if arguments is None or policy.mode is Mode.OBSERVE:
+        return
+    for one in unknown_arguments(policy, arguments):
+        raise ConfigError(f"tool {policy.name!r}: {one.says(arguments)}")
 
 
 def _nobody() -> None:

@@ -30,9 +30,24 @@ LIMIT 1;
 
 -- name: tickets
 SELECT s.name, e.kind, e.key, e.body, e.due_us, e.owner, e.ticket, e.request_id, e.live
-FROM entity AS e JOIN scope AS s ON s.id = e.scope
-WHERE e.ticket IS NOT NULL AND e.live = 1 AND (?1 IS NULL OR e.kind = ?1)
-ORDER BY e.ticket_no, e.id;
+FROM entity AS e INDEXED BY entity_asked JOIN scope AS s ON s.id = e.scope
+WHERE e.ticket_no >= 0 AND e.ticket IS NOT NULL AND e.live = 1 AND (?1 IS NULL OR e.kind = ?1)
+ORDER BY e.ticket_no, e.id
+LIMIT ?2;
+
+-- name: tickets_of_scope
+SELECT s.name, e.kind, e.key, e.body, e.due_us, e.owner, e.ticket, e.request_id, e.live
+FROM scope AS s JOIN entity AS e INDEXED BY entity_live ON s.id = e.scope
+WHERE s.name = ?2 AND e.ticket IS NOT NULL AND e.live = 1 AND (?1 IS NULL OR e.kind = ?1)
+ORDER BY e.ticket_no, e.id
+LIMIT ?3;
+
+-- name: tickets_beginning
+SELECT s.name, e.kind, e.key, e.body, e.due_us, e.owner, e.ticket, e.request_id, e.live
+FROM entity AS e INDEXED BY entity_ticket JOIN scope AS s ON s.id = e.scope
+WHERE e.ticket >= ?4 AND e.ticket < ?5 AND e.live = 1 AND (?1 IS NULL OR e.kind = ?1) AND (?2 IS NULL OR s.name = ?2)
+ORDER BY e.ticket_no, e.id
+LIMIT ?3;
 
 -- name: owned
 SELECT s.name, e.kind, e.key, e.body, e.due_us, e.owner, e.ticket, e.request_id, e.live

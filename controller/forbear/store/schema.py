@@ -53,6 +53,7 @@ class Migration:
 MIGRATIONS: Final[Sequence[Migration]] = (
     Migration(version=1, stage=Stage.BEFORE),
     Migration(version=2, stage=Stage.BEFORE),
+    Migration(version=3, stage=Stage.BEFORE),
 )
 
 

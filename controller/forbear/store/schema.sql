@@ -37,6 +37,8 @@ CREATE INDEX entity_live   ON entity (scope)  WHERE live = 1;
 CREATE INDEX entity_due    ON entity (due_us) WHERE due_us IS NOT NULL;
 CREATE INDEX entity_owner  ON entity (owner)  WHERE owner IS NOT NULL;
 CREATE INDEX entity_ticket ON entity (ticket) WHERE ticket IS NOT NULL;
+-- What waits, in the order in which it began to wait.
+CREATE INDEX entity_asked ON entity (ticket_no) WHERE ticket IS NOT NULL AND live = 1;
 -- Retention looks only at these.
 CREATE INDEX entity_past   ON entity (written_us) WHERE live = 0;
 

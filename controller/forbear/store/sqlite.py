@@ -362,9 +362,18 @@ class SqliteStore:
         """Return the live row that carries this ticket (the oldest one, where several do)."""
         return self._first("by_ticket", (ticket,))
 
-    def tickets(self, kind: str | None = None) -> Sequence[Row]:
-        """Return all live rows that carry a ticket, in the order in which they got it."""
-        return self._rows("tickets", (kind,))
+    def tickets(
+        self, kind: str | None = None, *, beginning: str = "", scope: str | None = None, limit: int | None = None
+    ) -> Sequence[Row]:
+        """Return the live rows that carry a ticket, in the order in which they got it; each way in has its index."""
+        most = -1 if limit is None else max(limit, 0)
+        if beginning:
+            # The first text after all that begin like this; no code point comes after the last.
+            end = f"{beginning}{chr(0x10FFFF)}"
+            return self._rows("tickets_beginning", (kind, scope, most, beginning, end))
+        if scope is not None:
+            return self._rows("tickets_of_scope", (kind, scope, most))
+        return self._rows("tickets", (kind, most))
 
     def lost(self) -> Sequence[Row]:
         """Return the live rows whose owner is dead, oldest first, and remove the lock files of the dead."""

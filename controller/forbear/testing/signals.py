@@ -27,6 +27,7 @@ from forbear.contract import (
     mcp_result,
     write_envelope,
 )
+from forbear.contract.limits import misspelt
 from forbear.contract.profiles import load_profile
 from forbear.contract.raised import name_of
 from forbear.contract.time import iso_instant
@@ -75,6 +76,9 @@ def raw_of(signal: Mapping[str, Any]) -> Raw:
         )
     if kind == "exception":
         module, name = signal.get("module", ""), signal["class"]
+        if not module:
+            # A dotted name, as in `chain`.
+            module, _, name = name.rpartition(".")
         chain = [one.rpartition(".") for one in signal.get("chain", ())]
         return RaisedFacts(
             names=(name_of(module, name),),
@@ -135,6 +139,20 @@ _TYPES: Final[dict[type, dict[str, tuple[type, ...]]]] = {
 }
 
 
+# Members that each kind has; those of the vectors that are there for people are among them.
+_MEMBERS: Final[dict[str, frozenset[str]]] = {
+    "http": frozenset({"method", "status", "headers", "body", "request", "effects_before_failure"}),
+    "exception": frozenset(
+        {"module", "class", "phase", "chain", "chain_cycle", "errno", "client", "raised_by", "message", "status",
+         "headers", "body", "sqlstate", "connection_invalidated", "control_flow"}
+    ),
+    "mcp": frozenset({"result", "error", "origin", "tool_listed"}),
+    "grpc": frozenset({"code", "details", "trailing_metadata"}),
+    "value": frozenset({"value"}),
+    "process": frozenset(_PROCESS),
+}  # fmt: skip
+
+
 def signal_from(text: str) -> tuple[Raw, str | None]:
     """Return the raw result that a JSON text describes, and the vendor that it names.
 
@@ -160,6 +178,10 @@ def signal_from(text: str) -> tuple[Raw, str | None]:
     except (AttributeError, TypeError, ValueError):
         kinds = "http, exception, mcp, grpc, process or value"
         raise ConfigError(f"result: must be in the form of a signal vector's 'input', with 'kind' {kinds}") from None
+    known = _MEMBERS[signal["kind"]] | {"kind", "profile"}
+    for name in signal:
+        if name not in known:
+            raise misspelt(f"result: member of kind {signal['kind']!r}", name, tuple(sorted(known)))
     for name, allowed in _TYPES.get(type(raw), {}).items():
         if type(getattr(raw, name)) not in allowed:
             raise ConfigError(f"result: member {name!r} has the wrong type")

@@ -329,6 +329,30 @@ class StoreKit:
         assert keys(store.tickets("hold")) == ["b"]
         assert keys(store.tickets("prompt")) == []
 
+    def test_only_the_tickets_that_are_asked_for_are_given(self, opener: Opener) -> None:
+        """By the beginning of a ticket, by scope, by kind, and so many at most: always the oldest first."""
+        store = opener()
+        for one in (
+            row("a", ticket="tkt_11"),
+            row("b", ticket="tkt_12", scope=OTHER, kind="hold"),
+            row("c", ticket="tkt_2"),
+            row("d", ticket="tkt_11", kind="hold"),
+            row("e", ticket="tkt_1\u00e9", scope=OTHER),
+        ):
+            put(store, one)
+        every = keys(store.tickets())
+        assert sorted(every) == ["a", "b", "c", "d", "e"]
+        assert sorted(keys(store.tickets(beginning="tkt_1"))) == ["a", "b", "d", "e"]
+        assert sorted(keys(store.tickets(beginning="tkt_11"))) == ["a", "d"]
+        assert keys(store.tickets("hold", beginning="tkt_11")) == ["d"]
+        assert keys(store.tickets(beginning="tkt_3")) == []
+        assert sorted(keys(store.tickets(scope=OTHER))) == ["b", "e"]
+        assert keys(store.tickets("hold", scope=OTHER)) == ["b"]
+        assert keys(store.tickets(beginning="tkt_12", scope="tree:nobody")) == []
+        for limit in range(7):
+            assert keys(store.tickets(limit=limit)) == every[:limit]
+        assert len(store.tickets(beginning="tkt_", limit=2)) == len(store.tickets(scope=OTHER, limit=2)) == 2
+
     def test_a_ticket_finds_its_row(self, opener: Opener) -> None:
         """Exactly the live row that carries it, in any scope."""
         store = opener()

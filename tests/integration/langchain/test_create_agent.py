@@ -70,7 +70,7 @@ def test_a_permanent_refusal_is_never_executed_again_also_under_a_retrying_middl
     for outer in ((), (ToolRetryMiddleware(initial_delay=0.0, jitter=False),)):
         world = World()
         with controller() as governed:
-            governed.declare("order", effect="write", operation="orders", target="desk")
+            governed.declare("order", effect="write", operation="orders", target=lambda _: "the desk")
             said = model(*ORDER)
             out = agent(said, _refusing(world), *outer, RecoveryMiddleware(governed)).invoke(human(), T)
         assert world.count("order") == 1
@@ -362,7 +362,7 @@ def test_a_summary_is_no_turn() -> None:
     summarizer = model("a summary", "a summary", "a summary", "a summary", "a summary", "a summary")
     shorten = SummarizationMiddleware(summarizer, trigger=("messages", 4), keep=("messages", 2))
     with controller() as governed:
-        governed.declare("order", effect="write", operation="orders", target="desk")
+        governed.declare("order", effect="write", operation="orders", target=lambda _: "the desk")
         # After a summary the model begins its script again: with the same call, in another wording.
         said = model([("order", {"n": 1})], [("order", {"n": 2})], [("order", {"n": 3})], again=True, fresh=True)
         graph = agent(said, _refusing(world), shorten, RecoveryMiddleware(governed), saver=InMemorySaver())

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from forbear import Controller, Operator
-from forbear.errors import UsageError
+from forbear.errors import NotOperator, UsageError
 from forbear_adapters.langgraph import RecoveryToolNode
 from tests.integration.langgraph.support import (
     FakeClock,
@@ -547,3 +548,94 @@ async def test_streaming_shows_the_pause_and_goes_on_after_it() -> None:
     assert len(pauses) == 1
     assert [c["tools"]["messages"][0].content for c in chunks if "tools" in c] == ["gated 1"]
     assert world.done == [("gated", 1)]
+
+
+READING = [("look", {"n": 1}), ("gated", {"n": 2}), ("whole", {"n": 3})]
+
+
+def _with_reads(world: World) -> list[Any]:
+    def look(n: int) -> dict[str, int]:
+        world.do("look", n)
+        return {"seen": n}
+
+    def whole(n: int) -> tuple[str, object]:
+        world.do("whole", n)
+        return f"whole {n}", ["raw", n]
+
+    artifact = StructuredTool.from_function(
+        whole, name="whole", description="Look.", response_format="content_and_artifact"
+    )
+    return [*_tools(world), tool("look", look), artifact]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_read_beside_a_pause_is_answered_from_the_record(restarts: bool, tmp_path: Path) -> None:
+    """It ran once and is not looked up again by the resume, also after a restart; what no record can give runs again."""
+    world, saver = World(), InMemorySaver()
+
+    def opened() -> Controller:
+        governed = _declared(Controller.open(tmp_path / "forbear.db", clock=FakeClock(), worker=False))
+        governed.declare("look", "whole", effect="read")
+        return governed
+
+    governed = opened()
+    graph = build(Model(READING), RecoveryToolNode(_with_reads(world), governed), saver=saver)
+    paused = graph.invoke(human(), T)
+    assert sorted(world.done) == [("look", 1), ("whole", 3)]
+    if restarts:
+        governed.close()
+        governed = opened()
+        graph = build(Model(READING), RecoveryToolNode(_with_reads(world), governed), saver=saver)
+    out = graph.invoke(Command(resume=yes(*questions(paused))), T)
+    governed.close()
+    assert (world.count("look"), world.count("gated"), world.count("whole")) == (1, 1, 1 + restarts)
+    assert [m.content for m in answers(out)] == ['{"seen": 1}', "gated 2", "whole 3"]
+    assert [m.status for m in answers(out)] == ["success"] * 3
+
+
+async def test_a_read_beside_a_pause_is_answered_from_the_record_in_tasks() -> None:
+    """The same where the graph is async, and where a tool pauses by itself."""
+    world = World()
+    with controller() as governed:
+        governed.declare("look", effect="read")
+
+        def asks(n: int) -> str:
+            return f"{interrupt('sure?')} {n}"
+
+        node = RecoveryToolNode([*_with_reads(world), tool("asks", asks)], governed)
+        graph = build(Model([("look", {"n": 1}), ("asks", {"n": 2})]), node, saver=InMemorySaver())
+        await graph.ainvoke(human(), T)
+        assert world.done == [("look", 1)]
+        out = await graph.ainvoke(Command(resume="yes"), T)
+    assert world.done == [("look", 1)]
+    assert [m.content for m in answers(out)] == ['{"seen": 1}', "yes 2"]
+
+
+def test_with_an_operator_token_an_answer_without_it_says_what_to_do(tmp_path: Path) -> None:
+    """The node warns when it is built; an answer through the graph is refused with what helps; each help works."""
+    world, path, saver = World(), tmp_path / "forbear.db", InMemorySaver()
+    governed = _declared(Controller.open(path, clock=FakeClock(), worker=False))
+    token = Operator(governed).make_token()
+    with pytest.warns(
+        RuntimeWarning, match="the store has an operator token.*Operator.controller, token=.*forbear approve"
+    ):
+        node = RecoveryToolNode(_tools(world), governed)
+    graph = build(Model([("gated", {"n": 2})]), node, saver=saver)
+    paused = graph.invoke(human(), T)
+    answer: Command[Any] = Command(resume=yes(*questions(paused)))
+    with pytest.raises(NotOperator, match=r"operator: the store has an operator token.*Operator\(controller, token"):
+        graph.invoke(answer, T)
+    assert world.done == []
+    # Answered elsewhere, then resumed with anything.
+    (asked,) = questions(paused)
+    Operator(governed, token=token).approve(asked["ticket"], asked["fingerprint"])
+    out = graph.invoke(None, T)
+    assert [m.content for m in answers(out)] == ["gated 2"]
+    # Or with an operator that has the token: no warning, and the answer is taken.
+    node = RecoveryToolNode(_tools(world), governed, operator=Operator(governed, token=token))
+    graph = build(Model([("gated", {"n": 5})], prefix="x"), node, saver=saver)
+    config = thread("with a token")
+    paused = graph.invoke(human(), config)
+    out = graph.invoke(Command(resume=yes(*questions(paused))), config)
+    assert world.done == [("gated", 2), ("gated", 5)]
+    governed.close()

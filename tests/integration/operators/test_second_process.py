@@ -111,7 +111,7 @@ def test_a_prompt_about_another_call_is_refused(agent: Agent, cli: Cli) -> None:
     for verb in ("approve", "deny", "revise"):
         refused = cli(verb, asked["ticket"], "--yes", "--fingerprint", "0" * 32, code=2)
         assert refused.stderr.splitlines()[-1] == (
-            "forbear: fingerprint: the prompt is about another call; nothing was answered"
+            "forbear: --fingerprint: the prompt is about another call; nothing was answered"
         )
     assert prompt(cli) == asked
     assert agent.paid == []

@@ -174,6 +174,16 @@ def test_only_lines_above_a_number_are_exported(path: Path, capsys: pytest.Captu
 
 def test_what_is_no_file_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A store that is not there, or not a file, is one line on stderr."""
-    assert "must name the file" in told(capsys, "verify", "--store", tmp_path / "none.db", code=2)
+    assert "is not there" in told(capsys, "verify", "--store", tmp_path / "none.db", code=2)
+    assert "is a folder" in told(capsys, "verify", "--store", tmp_path, code=2)
     assert "must be a file" in told(capsys, "verify", "--store", "postgresql://x", code=2)
     assert "COUNT:HEAD" in told(capsys, "verify", "--store", tmp_path / "none.db", "--checkpoint", "x", code=2)
+
+
+def test_a_checkpoint_that_was_cut_off_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A head that was copied in part is told apart from one that is none: how much there is, and what to pass."""
+    said = told(capsys, "verify", "--store", path, "--checkpoint", "47:abcdef", code=2)
+    assert (
+        "checkpoint: its HEAD is cut off: 6 of 64 characters; pass the whole line that 'forbear audit verify'" in said
+    )
+    assert "too long: 65 of 64" in told(capsys, "verify", "--store", path, "--checkpoint", f"47:{'a' * 65}", code=2)

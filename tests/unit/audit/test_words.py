@@ -13,7 +13,7 @@ from forbear.core.states import Phase
 from forbear.core.vocabulary import Cause, End, Scope
 from forbear.runtime import lookups, token
 
-FACTS = {"tool", "code", "attempt", "actor", "by"}
+FACTS = {"tool", "code", "attempt", "actor", "by", "lifted"}
 
 
 def test_every_rule_has_a_sentence() -> None:

@@ -15,7 +15,7 @@ from forbear.contract.catalogue import is_code
 from forbear.contract.catalogue_files import Change, check, diff, render
 from forbear.contract.findings import CODES, found
 from forbear.core.values import Envelope, InvalidField
-from forbear.core.vocabulary import Outcome, Recovery
+from forbear.core.vocabulary import Executed, Outcome, Recovery
 from forbear.errors import ConfigError
 
 NEEDED = """
@@ -210,3 +210,12 @@ def test_diff(tmp_path: Path) -> None:
         ("added", False), ("removed", False),
     ]  # fmt: skip
     assert {change.kind for change in diff(None, announced)} == {"added", "removed"}
+
+
+@pytest.mark.parametrize("recovery", list(Recovery))
+@pytest.mark.parametrize("code", sorted(builtin_catalogue().entries))
+def test_a_text_promises_only_what_its_class_does(code: str, recovery: Recovery) -> None:
+    """Whatever class a code comes with, its text speaks of what the controller does only if that class does it."""
+    catalogue = builtin_catalogue()
+    text = catalogue.text(code, Envelope(outcome=Outcome.REFUSED, executed=Executed.NO, code=code, recovery=recovery))
+    assert "controller" not in text.lower() or recovery in (catalogue.recovery(code), Recovery.RETRY_AFTER)

@@ -248,3 +248,11 @@ def test_only_the_contracts_form_claims_to_be_the_contract(value: object, *, cla
 def test_the_allowlist_is_the_envelopes() -> None:
     """Every field of the contract's error object is a field of the envelope."""
     assert set(Envelope.__slots__) >= ERROR_FIELDS
+
+
+@pytest.mark.parametrize("error", ["ORDER_LIMIT", ["ORDER_LIMIT"], 7, True])
+def test_an_error_that_is_no_object_is_no_envelope(error: object) -> None:
+    """An outcome beside an error of another type is an unreadable envelope, not an exception of another kind."""
+    with pytest.raises(ContractError, match="'error' must be an object"):
+        read_envelope({"ok": False, "outcome": "refused", "error": error})
+    assert read_envelope({"ok": True, "outcome": "success", "error": ""}).outcome is Outcome.SUCCESS

@@ -395,3 +395,56 @@ def test_recorded_exceptions_without_a_module(judge: Any) -> None:
     assert judge(RaisedFacts(names=(".ConnectError",), phase="before_send"), "write").code == "NOT_SENT"
     assert judge(RaisedFacts(names=(".ValueError",), phase="in_tool"), "write").recovery is Recovery.REPAIR_INPUT
     assert judge(RaisedFacts(names=()), "write").recovery is Recovery.INSPECT_OUTCOME
+
+
+def grouped(error: Exception, depth: int) -> Exception:
+    """Return an exception in groups of one."""
+    held: list[Exception] = [error]
+    for _ in range(depth):
+        held = [ExceptionGroup("unhandled errors in a TaskGroup", held)]
+    return held[0]
+
+
+@pytest.mark.parametrize(("depth", "code"), [(1, "NOT_SENT"), (3, "NOT_SENT"), (500, "OUTCOME_UNKNOWN")])
+def test_a_group_of_one_is_what_it_holds(judge: Any, depth: int, code: str) -> None:
+    """A task group around one exception proves what that exception proves; beyond a depth it proves nothing."""
+    refused = ConnectionRefusedError()
+    assert judge(Raised(grouped(refused, depth), "connect", ONCE, unsent=True), "write").code == code
+
+
+def test_what_a_group_of_one_says(judge: Any) -> None:
+    """A tool that refuses inside a task group speaks the contract all the same."""
+    assert judge(Raised(grouped(Refused("POSITION_LIMIT_REACHED"), 2)), "write").code == "POSITION_LIMIT_REACHED"
+
+
+def test_a_group_of_two_proves_nothing(judge: Any) -> None:
+    """Where more than one thing went wrong, none of them stands for the outcome."""
+    two = ExceptionGroup("two", [ConnectionRefusedError(), ValueError()])
+    assert judge(Raised(two, "connect", ONCE, unsent=True), "write").recovery is Recovery.INSPECT_OUTCOME
+
+
+def test_a_rule_about_groups_is_kept(judge: Any) -> None:
+    """An author's rule for the group itself comes before what the group holds."""
+    policy = tool_policy(
+        "pay", effect="write", exception_rules=[{"exception": "builtins.ExceptionGroup", "recovery": "do_not_retry"}]
+    )
+    assert judge(Raised(grouped(ConnectionRefusedError(), 2)), policy).recovery is Recovery.DO_NOT_RETRY
+
+
+def test_a_sqlstate_that_somebody_else_carries_repeats_no_write(judge: Any) -> None:
+    """A tool's own error over a rolled back statement says nothing about the statements before it."""
+    behind = of("psycopg.errors", "SerializationFailure")()
+    behind.sqlstate = "40001"
+    wrapped = caused(of("orders", "OrderFailed")(SECRET), behind)
+    assert judge(Raised(wrapped, "unknown"), "write").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(Raised(wrapped, "unknown"), "read").recovery is Recovery.RETRY_AFTER
+    assert judge(Raised(behind, "unknown"), "write").recovery is Recovery.RETRY_AFTER
+
+
+def test_an_exception_is_no_success(judge: Any) -> None:
+    """Where a client could not use the answer, a status of success makes no result of it, unless the author says so."""
+    facts = RaisedFacts(names=("aiohttp.ContentTypeError",), phase="response_body", status=200)
+    assert judge(facts, "write").recovery is Recovery.INSPECT_OUTCOME
+    assert judge(facts, "read").recovery is Recovery.RETRY_AFTER
+    declared = tool_policy("t", effect="read", status_rules=[{"status": 204, "outcome": "empty"}])
+    assert judge(RaisedFacts(names=("sdk.NoContent",), status=204), policy=declared).outcome is Outcome.EMPTY

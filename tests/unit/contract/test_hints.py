@@ -101,5 +101,7 @@ def test_bounds() -> None:
     assert seconds(("Retry-After", "9" * 65536)) == "far"
     assert seconds(("Retry-After", "x" * 65536)) is None
     assert seconds(("RateLimit", '"a";r=0;t=5,' * 6000)) is None
-    assert seconds(*[("X-Junk", "1")] * 10000, ("Retry-After", "5")) is None
+    assert seconds(*[("X-Junk", "1")] * 10000, ("Retry-After", "5")) == 5
+    assert seconds(*[("X-Junk", "1")] * 10000, ("X-Vendor-Reset", "5")) is None
+    assert seconds(*[("X-Junk", "1")] * 30000, ("Retry-After", "5")) is None
     assert seconds(("Retry-After", "5"), *[("X-Junk", "1")] * 10000) == 5

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from forbear.core.decision import Snapshot
-from forbear.core.holds import covering, matches, narrow, place, tell
+from forbear.core.holds import covering, matches, narrow, not_kept, place, tell
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Hold, Tree, hold_key
 from forbear.core.values import Call, RuleVerdict
@@ -189,7 +189,6 @@ def test_who_waits_goes_first_and_not_for_ever() -> None:
     queued = hold(Scope.TARGET, A.target or "", Cause.TIME, End.TIME, ends_at=T0, parked=("other",))
     assert covering(snapshot(queued), A, T0).waiting == (queued,)
     assert covering(snapshot(queued), replace(A, action="other"), T0).claims == (queued,)
-    assert covering(snapshot(queued), A, T0, passes=frozenset({queued.key})).claims == (queued,)
     edge = T0 + timedelta(seconds=2) + Limits().default_wait
     assert covering(snapshot(queued), A, edge - timedelta(microseconds=1)).waiting == (queued,)
     assert covering(snapshot(queued), A, edge).claims == (queued,)
@@ -230,3 +229,68 @@ def test_placing_again_keeps_what_was_told() -> None:
     )
     assert (again.ticket, again.blocked, again.last_step, again.probed, again.parked) == ("ticket", 2, "s", 1, ("k",))
     assert (again.code, again.step, again.exempt) == ("NEW", "here", ())
+
+
+def test_a_call_that_stands_apart_is_covered_by_holds_on_itself_and_on_its_equals() -> None:
+    """It has a key of its own, and is still the same call."""
+    own = replace(A, action="own", base=A.action)
+    assert matches(hold(Scope.ACTION, "own"), own, snapshot())
+    assert matches(hold(Scope.ACTION, A.action), own, snapshot())
+    assert not matches(hold(Scope.ACTION, "own"), A, snapshot())
+
+
+def test_holds_of_one_end_are_told_in_one_order() -> None:
+    """Whatever order a store returns them in."""
+    holds = [hold(scope, value, Cause.TIME, End.TIME, ends_at=T0 + timedelta(seconds=9)) for scope, value in
+             ((Scope.TARGET, A.target or ""), (Scope.OPERATION, "trade"), (Scope.RUN, "root"))]  # fmt: skip
+    for order in (holds, holds[::-1]):
+        assert [one.scope for one in covering(snapshot(*order), A, T0).waiting] == [
+            Scope.TARGET,
+            Scope.RUN,
+            Scope.OPERATION,
+        ]
+
+
+def test_a_probe_is_of_a_later_turn_than_the_refusal() -> None:
+    """However often it was given back."""
+    given_back = hold(Scope.TARGET, A.target or "", Cause.REFUSAL, End.PROBE, probed=0)
+    assert covering(snapshot(given_back), A, T0).barring == (given_back,)
+    older = replace(given_back, turn=0)
+    assert covering(snapshot(older), A, T0).probes == (older,)
+
+
+@pytest.mark.parametrize("end", [End.TURN, End.REPAIR])
+def test_what_ends_with_a_turn_is_over_in_the_next(end: End) -> None:
+    """A hold that a store still has does not outlive its turn."""
+    standing = hold(Scope.ACTION, A.action, Cause.REPAIR, end)
+    assert covering(snapshot(standing), A, T0).barring == (standing,)
+    assert covering(snapshot(replace(standing, turn=0)), A, T0).barring == ()
+
+
+def test_a_stop_that_names_a_time_ends_with_its_turn() -> None:
+    """The time is what the model is told; nothing starts at it by itself."""
+    stopped = hold(Scope.ACTION, A.action, Cause.EXHAUSTED, End.TURN, ends_at=T0)
+    assert covering(snapshot(stopped), A, T0 + timedelta(days=1)).barring == (stopped,)
+
+
+def test_a_hold_says_under_which_policy_it_was_placed() -> None:
+    """An operator sees that the policy has changed since."""
+    policy = replace(WRITE, digest="d1")
+    made = place(
+        A,
+        scope=Scope.ACTION,
+        value=A.action,
+        cause=Cause.REFUSAL,
+        end=End.TURN,
+        told=tell("X"),
+        ticket="t",
+        snapshot=snapshot(policy=policy),
+        now=T0,
+    )
+    assert made.policy == "d1"
+
+
+def test_what_is_not_kept_is_told_without_the_text_of_the_wait() -> None:
+    """The text promised a retry by the controller."""
+    told = not_kept(replace(tell("RATE_LIMITED"), safe_message="It is tried again for you."), T0)
+    assert (told.code, told.safe_message, told.reset_at) == ("LIMIT_NOT_OVER", None, T0)

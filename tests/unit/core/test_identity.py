@@ -183,3 +183,17 @@ def test_a_field_is_found_by_its_pointer() -> None:
     assert field_digest(text, "/y/0/0") == digest("field", "[7]")
     for missing in ("/a~1b/c~0d/2", "/a~1b/c~0d/-1", "/a~1b/c~0d/x", "/a~1b/c~0d/\u0661", "/x/y", "/nothing"):
         assert field_digest(text, missing) == ABSENT
+
+
+def test_digests_are_the_same_in_every_release() -> None:
+    """They are stored: another one for the same call would forget what was refused, and what was done."""
+    assert fingerprint("order", "", '{"desk":"a"}') == "ea6a464783f9a1c8e8874ac4ae106dfb"
+    assert action_key("trade", {"desk": "a"}, ()) == "6795e960f942c1013ab7c456b3796e97"
+    assert target_key("trade", {"desk": "a"}) == "a2a7706ffdc173ce0ac079efeae34ccb"
+    assert apart_key("x", "run", "step", "call") == "5a2fb79f65774fc704795ae526770b6f"
+    assert field_digest('{"desk":"a"}', "desk") == "9a240d8b76441fa98d2d43ee1430c9eb"
+
+
+def test_a_pointer_does_not_point_into_a_text() -> None:
+    """A text has no members, whatever the pointer says."""
+    assert field_digest('{"a":"xyz"}', "/a/0") == ABSENT

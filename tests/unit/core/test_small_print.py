@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from forbear.core.decide import decide_tree
-from forbear.core.decision import Announce
-from forbear.core.events import Granted, Lifted, Woke
-from forbear.core.policy import Limits
+from forbear.core.decision import Announce, Decision
+from forbear.core.events import Granted, Lifted, TurnBegan, Woke
+from forbear.core.holds import place
+from forbear.core.policy import IdempotencyKey, Inspection, Limits, ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import AwaitingApproval, Parked, Waiting
-from forbear.core.vocabulary import Answer
+from forbear.core.states import AwaitingApproval, Completed, Parked, Run, Waiting
+from forbear.core.values import Call, Envelope
+from forbear.core.vocabulary import Answer, Cause, End, Executed, Mode, Outcome, Scope
 from tests.model.calls import ALWAYS, RESULTS, T0, call
 from tests.model.cases import PLAIN, READ, WRITE
 from tests.unit.core.test_decide import GATED, Story, asked
@@ -36,6 +38,7 @@ def test_a_retry_that_waits_on_claims_the_hold_that_it_waits_for() -> None:
     assert phase.hold != own
     assert phase.hold is not None
     assert first.action in story.s.holds[phase.hold].parked
+    assert phase.told.reset_at == story.s.holds[phase.hold].ends_at
     due = story.feed(first, Woke(call=story.s.actions[first.action].call), phase.retry_at - T0)
     assert due.rule is Rule.EXECUTED_AS_RETRY
 
@@ -182,3 +185,167 @@ def test_writes_without_their_target_do_not_overwrite_each_other() -> None:
         story.propose(made)
         story.result(made, RESULTS["ok"](T0))
     assert story.propose(one).rule is Rule.COMPLETED_DELIVERED
+
+
+def test_writes_of_different_operations_without_a_target_are_both_kept() -> None:
+    """Only a write of the same operation may be about the same thing."""
+    other = replace(PLAIN, name="send", operation="mail")
+    story = Story(PLAIN)
+    made = [
+        call(PLAIN, {"size": 1}, quota="q"),
+        call(PLAIN, {"size": 2}, quota="q"),
+        call(other, {"to": "a"}, quota="q"),
+    ]
+    story.propose(made[0])
+    story.result(made[0], RESULTS["wait"](T0))
+    assert story.propose(made[2]).rule is Rule.HELD_TIME_PARKED
+    assert story.propose(made[1]).rule is Rule.HELD_TIME_NO_SLOT
+
+
+def told_to(decision: Decision) -> list[tuple[str | None, str, str | None]]:
+    """Return who is told what about which operation."""
+    return [
+        (command.call.run if command.call else None, command.told.code, command.told.operation)
+        for command in decision.commands
+        if isinstance(command, Announce)
+    ]
+
+
+def test_a_new_turn_tells_each_joined_run_about_its_own_question() -> None:
+    """Two questions are void at once, and nobody is told about the other one."""
+    other = replace(GATED, name="send", operation="mail")
+    story = Story(GATED)
+    for policy, run in ((GATED, "child"), (other, "guest")):
+        made = replace(call(policy, {"desk": "a"}), verdict=ALWAYS)
+        story.propose(made)
+        story.propose(replace(made, run=run))
+    told = told_to(decide_tree(story.s, TurnBegan(at=T0), T0))
+    assert set(told) == {
+        (None, "APPROVAL_CLOSED", "trade"),
+        (None, "APPROVAL_CLOSED", "mail"),
+        ("child", "APPROVAL_CLOSED", "trade"),
+        ("guest", "APPROVAL_CLOSED", "mail"),
+    }
+
+
+def waiting(*runs: str, policy: ToolPolicy = WRITE) -> tuple[Story, Call]:
+    """Return a story in which a root's write waits for its retry, and other runs joined."""
+    story, made = Story(policy), call(policy, {"desk": "a", "size": 1})
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    for run in runs:
+        assert story.propose(replace(made, run=run)).rule is Rule.WAITING_JOINED
+    return story, made
+
+
+def test_a_run_that_joined_a_wait_is_told_of_a_doubt() -> None:
+    """The retry's outcome is unknown, and is looked for: who waited for it hears so now."""
+    story, made = waiting("child", policy=replace(WRITE, inspect=Inspection(tool="look")))
+    story.feed(made, Woke(call=story.s.actions[made.action].call), timedelta(seconds=60))
+    decision = story.result(made, RESULTS["unknown"](T0), attempt=2)
+    assert told_to(decision) == [("child", "OUTCOME_UNKNOWN", "trade")]
+
+
+def test_whoever_makes_the_retry_the_others_are_told_what_came_of_it() -> None:
+    """The run that waited first and those that joined stay among those who wait when another run claims the retry."""
+    story, made = waiting("child")
+    decision = story.propose(replace(made, run="guest"), timedelta(seconds=60))
+    assert decision.rule is Rule.EXECUTED_AS_RETRY
+    assert [joined.run for joined in story.s.actions[made.action].joined] == ["root", "child"]
+    told = told_to(story.result(made, RESULTS["ok"](T0), attempt=2))
+    assert [run for run, _, _ in told] == ["root", "child"]
+
+
+def test_a_run_that_is_answered_is_not_told_as_well() -> None:
+    """A kept call is stopped as a run that joined asks for it: that run has its answer, and only the others are told."""
+    story, made = Story(READ), call(READ, {"desk": "a"}, quota="q")
+    first = call(READ, {"desk": "b"}, quota="q")
+    story.propose(first)
+    story.result(first, RESULTS["wait"](T0))
+    story.propose(made)
+    for run in ("child", "guest"):
+        assert story.propose(replace(made, run=run)).rule is Rule.PARKED_JOINED
+    hold = place(
+        made,
+        scope=Scope.ACTION,
+        value=made.action,
+        cause=Cause.REFUSAL,
+        end=End.PROBE,
+        told=RESULTS["refused"](T0),
+        ticket="t",
+        snapshot=story.s,
+        now=T0,
+    )
+    story.s = replace(story.s, holds={hold.key: hold})
+    decision = story.propose(replace(made, run="child"), timedelta(hours=1))
+    assert (decision.rule, decision.answer) == (Rule.WOKE_STOPPED, Answer.STOPPED)
+    assert [run for run, _, _ in told_to(decision)] == [None, "guest"]
+
+
+def test_a_late_result_lets_a_run_go_on_once() -> None:
+    """The run is changed once by it, whoever notes that something is ready."""
+    story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+    story.s = replace(story.s, limits=Limits(max_idle_steps=1))
+    story.propose(made)
+    story.result(made, RESULTS["unknown"](T0))
+    assert story.propose(made).answer is Answer.HALTED
+    decision = story.result(made, RESULTS["ok"](T0))
+    assert decision.rule is Rule.RETURNED_LATE
+    assert [change.halted for change in decision.changes if isinstance(change, Run)] == [None]
+
+
+def test_a_part_of_the_work_is_completed_work() -> None:
+    """A tool that did a part, and says nothing about trying again, has answered."""
+    story, made = Story(WRITE), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, Envelope(outcome=Outcome.PARTIAL, executed=Executed.YES))
+    assert isinstance(story.s.actions[made.action].phase, Completed)
+
+
+def test_an_observed_call_runs_in_a_run_that_is_over() -> None:
+    """Observation changes nothing, whatever ended the tool use of the run."""
+    story = Story(WRITE)
+    story.s = replace(story.s, limits=Limits(max_blocked_per_turn=1))
+    made = call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["refused"](T0))
+    assert story.propose(made).answer is Answer.HALTED
+    policy = replace(READ, mode=Mode.OBSERVE)
+    story.s = replace(story.s, policy=policy)
+    assert story.propose(call(policy, {"desk": "a"})).answer is Answer.EXECUTED
+
+
+def test_deliveries_alone_do_not_keep_a_run_going() -> None:
+    """A model that only reads its record again moves nothing."""
+    policy = replace(READ, limits=Limits(replay_completed=9))
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    story.s = replace(story.s, limits=Limits(max_idle_steps=2))
+    story.propose(made)
+    story.result(made, RESULTS["ok"](T0))
+    assert [story.propose(made).answer for _ in range(2)] == [Answer.DELIVERED, Answer.HALTED]
+
+
+def test_an_operator_who_ends_a_doubt_gives_the_key_its_one_repetition_back() -> None:
+    """What was lifted is over: a new attempt that is in doubt may be repeated with its key as the first one was."""
+    policy = replace(WRITE, idempotency_key=IdempotencyKey(argument="key"))
+    story, made = Story(policy), call(policy, {"desk": "a"})
+    story.propose(made)
+    rules: list[Rule] = []
+    for attempt in (1, 3):
+        story.result(made, RESULTS["unknown"](T0), attempt=attempt)
+        rules.append(story.feed(made, Woke(call=made), timedelta(seconds=2)).rule)
+        story.result(made, RESULTS["unknown"](T0), attempt=attempt + 1)
+        [hold] = [hold for hold in story.s.holds.values() if hold.cause is Cause.UNKNOWN]
+        story.s = story.s.after(decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0))
+        story.propose(made)
+    assert rules == [Rule.REPEAT_WITH_KEY, Rule.REPEAT_WITH_KEY]
+
+
+def test_a_hold_is_lifted_although_its_action_is_forgotten() -> None:
+    """A store may keep less than what was placed by it."""
+    story, made = Story(replace(WRITE, limits=Limits(max_retries=0))), call(WRITE, {"desk": "a"})
+    story.propose(made)
+    story.result(made, RESULTS["wait"](T0))
+    [hold] = [hold for hold in story.s.holds.values() if hold.cause is Cause.EXHAUSTED]
+    story.s = replace(story.s, actions={})
+    assert decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0).rule is Rule.LIFTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def test_a_controller_answers_the_questions(desk: Path, capsys: pytest.CaptureFi
     assert {(one["concern"], one["where"]) for one in said["findings"]} == {
         ("error_text", "compile"),
         ("retry_inside", "doctored_desk.py:10"),
+        ("unknown_name", "pay"),  # its check is not declared
     }
     points = {one["number"]: one["holds"] for one in said["checklist"]}
     assert points[1] == points[3] == points[7] == "yes"
@@ -203,3 +205,20 @@ def test_a_server_that_ends_or_is_silent_is_one_line(desk: Path, capsys: pytest.
     """A command that is no MCP server is named as such and does not hang the doctor."""
     assert main(["doctor", f"mcp:{sys.executable} -c pass"]) == 2
     assert "ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_every_line_fits(
+    width: int, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines are broken between words at the terminal's width; in a file each stays one line, and says the same."""
+    main(["doctor", "doctored_desk:tools", "--write", "policy.toml"])
+    in_a_file = capsys.readouterr().out
+    assert max(map(len, in_a_file.splitlines())) > 80
+    (desk / "policy.toml").unlink()
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(width)}.items():
+        monkeypatch.setenv(name, value)
+    main(["doctor", "doctored_desk:tools", "--write", "policy.toml"])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.split() == in_a_file.split()

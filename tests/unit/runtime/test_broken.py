@@ -9,6 +9,7 @@ import pytest
 
 from forbear.core.vocabulary import Answer, Executed
 from forbear.errors import SchemaTooNew, StoreError, UsageError
+from forbear.observe import Event, Notice, Severity, Unrecorded
 
 
 class Broken:
@@ -182,3 +183,39 @@ async def test_the_controller_is_a_context_manager_both_ways(tmp_path: Any, scri
         assert (await controller.acall("find", {}, run="r", execute=scripted(1))).ok
     with pytest.raises(StoreError):
         controller.store.load("tree:r")
+
+
+def test_observers_are_told_of_a_call_about_which_nothing_could_be_decided(
+    opened: Any, monkeypatch: Any, scripted: Any
+) -> None:
+    """Blocked, run but unrecorded, or only observed: each is one notice, an error, with closed words and ids."""
+    told: list[Notice] = []
+
+    class Watching:
+        def observe(self, notice: Notice) -> None:
+            told.append(notice)
+
+    desk = opened(observer=Watching())
+    desk.declare("place", effect="write", target="id")
+    broken = Broken(desk.store, monkeypatch)
+    broken.on = True
+    reply = desk.call("place", {"id": 1}, run="r", step="s", call_id="c", execute=scripted(1), on_broken="block")
+    (notice,) = told
+    assert (notice.event, notice.severity, notice.rule) == (Event.BROKEN, Severity.ERROR, Unrecorded.PROPOSED)
+    assert (notice.tool, notice.answer, notice.code) == ("place", Answer.BLOCKED, "CONTROLLER_BROKEN")
+    assert (notice.request_id, notice.run, notice.call_id) == (reply.request_id, "r", "c")
+    assert reply.rule == notice.rule
+    broken.on = False
+    told.clear()
+
+    def breaks(**_arguments: Any) -> int:
+        broken.on = True
+        return 1
+
+    desk.call("place", {"id": 2}, run="r", execute=breaks, on_broken="block")
+    assert [one.event for one in told] == [Event.STARTED, Event.BROKEN]
+    assert (told[-1].rule, told[-1].answer, told[-1].attempt) == (Unrecorded.RETURNED, Answer.EXECUTED, 1)
+    told.clear()
+    desk.declare("watched", mode="observe")
+    assert desk.call("watched", {}, run="r", execute=scripted(5)).value == 5
+    assert [(one.event, one.rule, one.starts) for one in told] == [(Event.BROKEN, Unrecorded.PROPOSED, True)]

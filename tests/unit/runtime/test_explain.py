@@ -154,7 +154,7 @@ def test_a_denial(desk: Controller, scripted: Script) -> None:
     assert happened(said)[-1] == "Sam said no."
     assert said.now[1] == "A denial (USER_DENIED) covers every call on the same target. It ends only by a person."
     operator.lift(reply.ticket or "")
-    assert happened(desk.explain(reply.request_id))[-1] == "Sam lifted a hold or a halt."
+    assert happened(desk.explain(reply.request_id))[-1] == "Sam lifted the hold USER_DENIED of pay."
 
 
 def test_a_halt(desk: Controller, scripted: Script) -> None:
@@ -227,3 +227,20 @@ def test_a_run_explains_requests_of_its_tree_alone(desk: Controller, scripted: S
     for unknown in ("act_none", ""):
         with pytest.raises(UsageError, match="not in the journal"):
             desk.explain(unknown)
+
+
+def test_only_lifts_that_concern_the_call_are_told(desk: Controller, scripted: Script) -> None:
+    """A lift of another call's hold is no part of the story; one of the hold that was told, or of the run's halt, is."""
+    refuse = scripted(FROZEN)
+    mine = desk.call("send", {"to": "a"}, run="r", step="1", call_id="1", execute=refuse)
+    other = desk.call("send", {"to": "b"}, run="r", step="2", call_id="2", execute=refuse)
+    blocked = desk.call("send", {"to": "a", "n": 2}, run="r", step="3", call_id="3", execute=refuse)
+    operator = Operator(desk, actor="Sam")
+    operator.lift(other.ticket or "")
+    assert not [one for one in happened(desk.explain(mine.request_id)) if "lifted" in one]
+    assert happened(desk.explain(other.request_id))[-1] == "Sam lifted the hold DESK_FROZEN of send."
+    operator.lift(mine.ticket or "")
+    for reply in (mine, blocked):
+        assert [one for one in happened(desk.explain(reply.request_id)) if "lifted" in one] == [
+            "Sam lifted the hold DESK_FROZEN of send."
+        ]

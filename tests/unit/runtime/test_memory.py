@@ -12,6 +12,7 @@ from forbear.errors import Refused, StaleWrite, StoreError
 from forbear.runtime import program
 from forbear.runtime.controller import Controller
 from forbear.runtime.memory import WorkingSet
+from forbear.runtime.places import recover_flow
 from forbear.testing.clock import ManualClock, SequenceIds
 
 FROZEN = Refused("DESK_FROZEN", recovery="do_not_retry")
@@ -206,4 +207,19 @@ def test_a_living_controller_sees_what_a_dead_one_left(tmp_path: Any, scripted: 
     one.store.close()
     two.work()
     assert two.call("place", {"id": 1}, run="r", execute=scripted(1)).envelope.code == "OUTCOME_UNKNOWN"
+    two.close()
+
+
+def test_no_call_is_decided_before_what_died_in_its_tree_is_noticed(tmp_path: Any, scripted: Any) -> None:
+    """While one call takes notice of a dead attempt, another one beside it does so itself, and is told the truth."""
+    clock = ManualClock()
+    one = declare(Controller.open(tmp_path / "a.db", clock=clock, ids=SequenceIds(), worker=False))
+    one.propose("place", {"id": 1}, run="r", step="s", call_id="c")
+    one.store.close()
+    two = declare(Controller.open(tmp_path / "a.db", clock=clock, ids=SequenceIds(start=900), worker=False))
+    beside = recover_flow(two.engine, "r")
+    next(beside)
+    again = two.call("place", {"id": 1}, run="r", step="s", call_id="c", execute=scripted(1))
+    assert (again.answer, again.envelope.code) == (Answer.BLOCKED, "OUTCOME_UNKNOWN")
+    assert not two.engine.lost
     two.close()

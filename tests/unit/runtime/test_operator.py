@@ -229,3 +229,44 @@ def test_a_policy_that_changed_is_journalled(agent: Any, opened: Any, path: Any,
     again.declare("find", effect="read", repeatable=False)
     again.call("find", {}, run="r", execute=scripted(1))
     assert [rule for rule in rules(again) if rule.startswith("policy.")] == ["policy.noted", "policy.changed"]
+
+
+def test_the_turn_of_a_run_is_the_number_of_its_human_messages(agent: Any, scripted: Any) -> None:
+    """A first message that is announced before any call is turn 1, and so is one that nobody announced."""
+    for turn, run in (("h1", "told"), (None, "silent")):
+        agent.call("peek", {"n": 1}, run=run, step="1", call_id="1", turn=turn, execute=scripted("a"))
+        assert Operator(agent).run(run).turn == 1
+        agent.run(run).new_turn()
+        assert Operator(agent).run(run).turn == 2
+    agent.run("first").new_turn()
+    agent.call("peek", {"n": 1}, run="first", step="1", call_id="1", execute=scripted("a"))
+    view = Operator(agent).run("first")
+    assert (view.turn, view.calls_in_turn) == (1, 1)
+    for n in range(80):
+        agent.call("peek", {"n": n}, run="told", step=f"s{n}", turn=f"t{n}", execute=scripted("a"))
+    assert Operator(agent).run("told").turn == 82
+
+
+def test_looking_for_one_ticket_reads_no_other(agent: Any, scripted: Any, monkeypatch: Any) -> None:
+    """With much that waits, a ticket, a run and a limited list read what they are about and no more rows."""
+    for n in range(30):
+        agent.call("pay", {"to": f"t{n}"}, run=f"r{n % 10}", step=f"{n}", call_id=f"{n}", execute=scripted(1))
+    operator = Operator(agent)
+    everything = operator.pending()
+    read: list[int] = []
+    tickets = agent.store.tickets
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        rows = tickets(*arguments, **options)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(agent.store, "tickets", counted)
+    (found,) = operator.find(everything[7].ticket)
+    operator.deny(found.ticket, found.fingerprint)
+    assert len(operator.run("r3").waiting) == 3
+    limited = [one.ticket for one in operator.pending(limit=2) if one.kind != "hold"]
+    assert limited == [everything[0].ticket, everything[1].ticket]
+    assert max(read) <= 3
+    with pytest.raises(UsageError, match="limit: must be 1 or more"):
+        operator.pending(limit=0)

@@ -9,19 +9,8 @@ from forbear.core.admit import admit
 from forbear.core.bar import park
 from forbear.core.decision import Decision, Deliver, Snapshot
 from forbear.core.events import (
-    Cancelled,
-    Denied,
-    Edited,
     Event,
-    Granted,
-    Inspected,
-    Interrupted,
-    Lost,
     Proposed,
-    Reconnected,
-    Returned,
-    Revised,
-    Woke,
 )
 from forbear.core.holds import place, tell
 from forbear.core.phases.stale import stale
@@ -33,23 +22,9 @@ from forbear.core.vocabulary import Answer, Cause, Effect, End, Scope
 
 def on_completed(s: Snapshot, action: Action, state: Completed, event: Event, now: datetime, start: Start) -> Decision:
     """Deliver what is recorded where the author said so; otherwise an equal call is a new one."""
-    match event:
-        case Proposed():
-            return _proposed(s, action, state, start, now)
-        case (
-            Returned()
-            | Interrupted()
-            | Lost()
-            | Cancelled()
-            | Woke()
-            | Granted()
-            | Denied()
-            | Revised()
-            | Edited()
-            | Inspected()
-            | Reconnected()
-        ):
-            return stale(event)
+    if not isinstance(event, Proposed):
+        return stale(event)
+    return _proposed(s, action, state, start, now)
 
 
 def _proposed(s: Snapshot, action: Action, state: Completed, start: Start, now: datetime) -> Decision:
@@ -92,8 +67,9 @@ def _deliver(action: Action, state: Completed, rule: Rule) -> Decision:
 def _written_by_another(s: Snapshot, action: Action, state: Completed) -> bool:
     """Another action wrote to the same declared target since: the record may not be true any more."""
     return any(
-        target == action.call.target and writer != action.key and at > state.writes
-        for target, writer, at in s.tree.target_writes
+        # Who wrote last is remembered: where that was this action, its own record is as new.
+        target == action.call.target and at > state.writes
+        for target, _, at in s.tree.target_writes
     )
 
 

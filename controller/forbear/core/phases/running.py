@@ -82,7 +82,7 @@ def _proposed(s: Snapshot, action: Action, state: Running, now: datetime, start:
 
 def _interrupted(s: Snapshot, action: Action, started: Started, event: Interrupted, now: datetime) -> Decision:
     """The tool asked through the framework: the framework proposes the call again with the answer."""
-    if repeats_unknown(action, started.attempt):
+    if repeats_unknown(action):
         decision = _lost(s, action, started, event.ticket, "", now, announce=False)
         return replace(decision, rule=Rule.INTERRUPTED)
     draft = draft_of(s, action, started, now)
@@ -138,10 +138,10 @@ def _cancelled(s: Snapshot, action: Action, state: Running, event: Cancelled, no
     """A cancelled running write is unknown unless the tool confirmed that nothing landed."""
     started = state.open[-1]
     is_in_doubt = not event.acknowledged and action.call.effect is not Effect.READ
-    if is_in_doubt or repeats_unknown(action, started.attempt):
+    if is_in_doubt or repeats_unknown(action):
         decision = _lost(s, action, started, event.ticket, event.request_id, now, announce=False)
         return replace(decision, rule=Rule.CANCELLED_UNKNOWN)
-    draft = draft_of(s, replace(action, phase=Running(open=(started,))), started, now)
+    draft = draft_of(s, replace(action, phase=Fresh()), started, now)
     for one in state.open:
         hand_back(replace(draft, started=one), used=True)
     told = tell("CANCELLED", recovery=None, outcome=Outcome.CANCELLED, request_id=event.request_id, call=action.call)

@@ -27,8 +27,8 @@ from forbear.core.holds import tell
 from forbear.core.phases.stale import stale
 from forbear.core.rules import Rule
 from forbear.core.settle import settle
-from forbear.core.start import By, Start
-from forbear.core.states import Action, Completed, Fresh, Known, Running, Started, Unknown, known_key, step_key
+from forbear.core.start import Start
+from forbear.core.states import Action, Completed, Fresh, Known, Started, Unknown, known_key, step_key
 from forbear.core.vocabulary import Answer, Executed, Outcome, Verdict
 
 
@@ -60,8 +60,7 @@ def _late(s: Snapshot, action: Action, state: Unknown, event: Returned, now: dat
     ended = end_doubt(s, action, state.hold)
     gone = {change.key for change in ended}
     holds = {key: hold for key, hold in s.holds.items() if key not in gone}
-    reopened = replace(action, phase=Running(open=(started,)))
-    decision = settle(replace(s, holds=holds), reopened, started, event, now)
+    decision = settle(replace(s, holds=holds), action, started, event, now)
     commands = (*decision.commands, Announce(action=action.key, told=decision.told or event.envelope))
     return replace(decision, rule=Rule.RETURNED_LATE, changes=(*ended, *decision.changes), commands=commands)
 
@@ -74,7 +73,7 @@ def _woke(s: Snapshot, action: Action, state: Unknown, start: Start, now: dateti
     key = s.policy.idempotency_key
     if key is not None and action.key_spent == 0 and now - state.started_at < key.valid_for:
         spent = replace(action, key_spent=action.attempts)
-        repeat = replace(start, by=By.KEY, passes=frozenset({state.hold}))
+        repeat = replace(start, passes=frozenset({state.hold}))
         decision = admit(s, spent, repeat, now)
         if decision.answer is Answer.EXECUTED:
             return replace(decision, rule=Rule.REPEAT_WITH_KEY)
@@ -168,7 +167,6 @@ def _not_applied(s: Snapshot, action: Action, state: Unknown, event: Inspected) 
         "NOT_APPLIED",
         recovery=None,
         outcome=Outcome.CANCELLED,
-        executed=Executed.NO,
         request_id=event.request_id,
         call=action.call,
     )

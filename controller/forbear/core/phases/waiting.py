@@ -50,7 +50,7 @@ def on_waiting(s: Snapshot, action: Action, state: Waiting, event: Event, now: d
             if not state.not_accepted or state.retry_at <= now:
                 return stale(event)
             due = replace(action, phase=replace(state, retry_at=now))
-            own = s.holds.get(state.hold or "")
+            own = None if state.hold is None else s.holds.get(state.hold)
             ended = (replace(own, ends_at=now),) if own is not None and own.scope is Scope.ACTION else ()
             return Decision(rule=Rule.RECONNECTED, changes=(due, *ended), commands=(WakeAt(action=action.key, at=now),))
         case Returned() | Interrupted() | Lost() | Granted() | Denied() | Revised() | Edited() | Inspected():
@@ -62,14 +62,14 @@ def on_parked(s: Snapshot, action: Action, state: Parked, event: Event, now: dat
     match event:
         case Proposed():
             if now >= state.run_at and _may_claim(action, state, start):
-                return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
+                return admit(s, action, replace(start, by=By.CONTROLLER, grant=state.grant), now)
             return _joined(s, action, state, state.run_at, start, now, Rule.PARKED_JOINED)
         case Woke():
             if now < state.run_at:
                 return Decision(rule=Rule.PARKED_WOKE_EARLY, commands=(WakeAt(action=action.key, at=state.run_at),))
             if _is_unattended(s, action, state, now):
                 return _offer_again(s, action, start, now)
-            return admit(s, action, replace(start, by=By.PARKED, grant=state.grant), now)
+            return admit(s, action, replace(start, grant=state.grant), now)
         case Cancelled():
             return cancel(s, action, event, now)
         case (
@@ -93,8 +93,7 @@ def _may_claim(action: Action, state: Waiting | Parked, start: Start) -> bool:
 
 
 def _as_retry(start: Start, state: Waiting) -> Start:
-    passes = frozenset[str]() if state.hold is None else frozenset({state.hold})
-    return replace(start, by=By.RETRY, grant=state.grant, passes=passes)
+    return replace(start, by=By.RETRY, grant=state.grant)
 
 
 def _joined(
