@@ -232,7 +232,7 @@ def _malformed(s: Snapshot, event: Proposed, now: datetime) -> Decision:
         now=now,
     )
     standing = s.holds.get(hold.key)
-    if standing is not None and standing.turn == s.tree.turn:
+    if standing is not None:
         return bar(s, event.call, standing, Rule.INPUT_MALFORMED, event.request_id)
     return Decision(
         rule=Rule.INPUT_MALFORMED,

@@ -162,7 +162,7 @@ def end_doubt(s: Snapshot, action: Action, key: str) -> tuple[DropHold, ...]:
 def _doubts(action: Action, hold: Hold) -> bool:
     if isinstance(action.phase, Unknown):
         return action.phase.hold == hold.key
-    return isinstance(action.phase, Running) and repeats_unknown(action) and doubt_key(action.call) == hold.key
+    return repeats_unknown(action) and doubt_key(action.call) == hold.key
 
 
 def doubt_key(call: Call) -> str:

@@ -165,7 +165,7 @@ def _probe_is_due(hold: Hold, snapshot: Snapshot, now: datetime) -> bool:
 def _is_over(hold: Hold, snapshot: Snapshot, now: datetime) -> bool:
     if hold.end is End.TURN or hold.end is End.REPAIR:
         return snapshot.tree.turn > hold.turn
-    return hold.end is End.PROBE and hold.ends_at is not None and now >= hold.ends_at
+    return hold.ends_at is not None and now >= hold.ends_at
 
 
 def place(

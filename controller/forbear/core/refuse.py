@@ -181,7 +181,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if allowed is None:
         is_temporary_read = envelope.temporary and call.effect is Effect.READ and may_run_again(s, call)
         allowed = MAX_RETRIES_TEMPORARY_READ if is_temporary_read else MAX_RETRIES
-    if call.effect is Effect.READ and envelope.executed is not Executed.NO and not may_run_again(s, call):
+    if envelope.executed is not Executed.NO and not may_run_again(s, call):
         # It may have run, and the author said that a second time does harm (a read that bills).
         allowed = 0
     if action.retries >= allowed:
@@ -282,4 +282,4 @@ def _waiting_alone(draft: Draft) -> list[tuple[datetime, str]]:
         for other in draft.s.actions.values()
         if isinstance(other.phase, Waiting) and other.call.operation == draft.call.operation
     ]
-    return sorted(one for one in waiting if one[1] != draft.call.action)[: most - 1]
+    return sorted(waiting)[: most - 1]

@@ -14,12 +14,13 @@ from forbear.core.events import (
     Inspected,
     Interrupted,
     Proposed,
+    Returned,
     RunRestarted,
     TurnBegan,
     Woke,
 )
 from forbear.core.holds import place, tell
-from forbear.core.policy import IdempotencyKey, Inspection, Limits, ToolPolicy
+from forbear.core.policy import IdempotencyKey, Inspection, Limits, Poll, ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Claim, Completed, Fresh, Hold, Running, Started, Unknown
 from forbear.core.values import Call
@@ -166,14 +167,15 @@ def test_a_call_without_an_id_is_not_remembered_by_one() -> None:
     assert not any(isinstance(change, PutKnown) for decision in decisions for change in decision.changes)
 
 
-def test_any_result_lets_a_run_go_on_that_waited() -> None:
+@pytest.mark.parametrize("result", ["ok", "asks"])
+def test_any_result_lets_a_run_go_on_that_waited(result: str) -> None:
     """The run was over because nothing was ready; now something is."""
     policy = replace(WRITE, repeatable=None)
     story, made = Story(policy), call(policy, {"desk": "a"})
     story.s = replace(story.s, limits=Limits(max_idle_steps=1))
     story.propose(made)
     assert story.propose(made).answer is Answer.HALTED
-    story.result(made, RESULTS["ok"](T0))
+    story.result(made, RESULTS[result](T0))
     assert story.s.runs["root"].halted is None
 
 
@@ -382,3 +384,15 @@ def test_two_runs_join_one_wait() -> None:
     for run in ("child", "guest"):
         story.propose(replace(made, run=run))
     assert [joined.run for joined in story.s.actions[made.action].joined] == ["child", "guest"]
+
+
+def test_a_finished_status_is_looked_at_again_after_a_write() -> None:
+    """The record answers until something was written."""
+    policy = replace(READ, poll=Poll(status_field="status", pending=("open",)))
+    story, look, wrote = Story(policy), call(policy, {"job": 1}), call(WRITE, {"desk": "a"})
+    story.propose(look)
+    story.feed(look, Returned(attempt=1, envelope=RESULTS["ok"](T0), finished=True, kept=True))
+    assert story.propose(look).rule is Rule.COMPLETED_POLL_DONE
+    story.propose(wrote)
+    story.result(wrote, RESULTS["ok"](T0))
+    assert story.propose(look).rule is Rule.EXECUTED

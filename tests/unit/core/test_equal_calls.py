@@ -222,3 +222,12 @@ def test_a_framework_that_asks_by_itself_runs_exactly_the_call_that_it_asked_abo
     event = Proposed(call=replace(other, verdict=ALWAYS, step="s8", call_id="c8"))
     assert decide(story.s, made.action, event, T0).rule is Rule.APPROVAL_JOINED
     assert story.propose(replace(made, verdict=ALWAYS)).rule is Rule.EXECUTED_ON_GRANT
+
+
+def test_a_yes_is_good_under_the_policy_that_it_was_given_under() -> None:
+    """And under no other one: the call is asked about again."""
+    for now_under, rule in (("d1", Rule.EXECUTED_ON_GRANT), ("d2", Rule.APPROVAL_ASKED)):
+        story, made, ticket = asked(replace(GATED, digest="d1"))
+        story.feed(made, yes(ticket, made))
+        story.s = replace(story.s, policy=replace(GATED, digest=now_under))
+        assert story.propose(made).rule is rule

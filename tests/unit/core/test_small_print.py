@@ -349,3 +349,16 @@ def test_a_hold_is_lifted_although_its_action_is_forgotten() -> None:
     [hold] = [hold for hold in story.s.holds.values() if hold.cause is Cause.EXHAUSTED]
     story.s = replace(story.s, actions={})
     assert decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0).rule is Rule.LIFTED
+
+
+def test_a_budget_is_lifted_although_its_run_is_forgotten() -> None:
+    """There is no count to begin anew."""
+    policy = replace(READ, limits=Limits(max_calls_per_turn=1))
+    story = Story(policy)
+    for desk in ("a", "b"):
+        story.propose(call(policy, {"desk": desk}))
+    [hold] = story.s.holds.values()
+    story.s = replace(story.s, runs={})
+    lifted = decide_tree(story.s, Lifted(hold=hold.key, run=None, actor="p"), T0)
+    assert lifted.rule is Rule.LIFTED
+    assert not any(isinstance(change, Run) for change in lifted.changes)

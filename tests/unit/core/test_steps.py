@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from forbear.core.decision import Snapshot
+from forbear.core.holds import place, tell
 from forbear.core.policy import Limits
-from forbear.core.states import Run
-from forbear.core.steps import count_start, current, enter, leave, starts_of, why_over
-from tests.model.calls import call
-from tests.model.cases import PLAIN
+from forbear.core.states import Halt, Hold, Run, Tree
+from forbear.core.steps import count_start, current, enter, leave, renewed, starts_of, why_over
+from forbear.core.vocabulary import Cause, End, Scope
+from tests.model.calls import T0, call
+from tests.model.cases import PLAIN, WRITE
 
 CALL = call(PLAIN, {"size": 1})
 LIMITS = Limits(max_blocked_steps=2, max_idle_steps=3, max_blocked_per_turn=4)
@@ -105,3 +108,53 @@ def test_starts_are_counted_by_operation() -> None:
     assert starts_of(run, "look") == (1, 1)
     assert starts_of(run, "other") == (0, 0)
     assert (run.calls_in_turn, run.calls_in_run) == (3, 3)
+
+
+def budget(scope: Scope, value: str, end: End) -> Hold:
+    """Return the hold of a spent budget."""
+    made = call(WRITE, {"desk": "a"})
+    snapshot = Snapshot(tree=Tree(root="root", principal="p"), runs={}, actions={}, holds={}, known={}, policy=WRITE)
+    return place(
+        made,
+        scope=scope,
+        value=value,
+        cause=Cause.BUDGET,
+        end=end,
+        told=tell("X"),
+        ticket="t",
+        snapshot=snapshot,
+        now=T0,
+    )
+
+
+SPENT = Run(id="root", calls_in_turn=3, calls_in_run=9, operations=(("mail", 1, 4), ("trade", 2, 5)))
+
+
+@pytest.mark.parametrize(
+    ("hold", "after"),
+    [
+        (budget(Scope.RUN, "root", End.RUN), replace(SPENT, calls_in_run=0)),
+        (budget(Scope.TURN, "root", End.TURN), replace(SPENT, calls_in_turn=0)),
+        (
+            budget(Scope.OPERATION, "trade", End.TURN),
+            replace(SPENT, operations=(("mail", 1, 4), ("trade", 0, 5))),
+        ),
+        (
+            budget(Scope.OPERATION, "trade", End.RUN),
+            replace(SPENT, operations=(("mail", 1, 4), ("trade", 0, 0))),
+        ),
+    ],
+)
+def test_a_lifted_budget_begins_anew_and_no_other(hold: Hold, after: Run) -> None:
+    """What a person lifted is what is counted from nothing."""
+    assert renewed(SPENT, hold) == after
+
+
+@pytest.mark.parametrize(("reason", "goes_on"), [("BUDGET", True), ("BLOCKED", False)])
+def test_a_lifted_budget_ends_the_halt_that_it_caused(reason: str, goes_on: bool) -> None:
+    """A run that was over for another reason stays over."""
+    halted = replace(SPENT, halted=Halt(reason=reason, told=tell("RUN_HALTED"), at=T0), blocked_steps=2, idle_steps=2)
+    after = renewed(halted, budget(Scope.RUN, "root", End.RUN))
+    assert ((after.halted is None), after.blocked_steps, after.idle_steps) == (
+        (True, 0, 0) if goes_on else (False, 2, 2)
+    )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forbear.core.identity import digest
-from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, is_within, retry_at
+from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, is_within, not_before, retry_at
 
 NOW = datetime(2026, 9, 6, tzinfo=UTC)
 KEYS = st.text().map(lambda text: digest("action", text))
@@ -63,3 +63,11 @@ def test_the_ends_of_the_jitter() -> None:
 def test_a_reset_in_the_past_waits_for_the_floor() -> None:
     """A server that says "now" is not asked again at once."""
     assert retry_at(NOW - timedelta(hours=1), NOW, "0" * 32) == NOW + timedelta(seconds=1.25)
+
+
+def test_no_retry_starts_before_the_reset_and_a_margin() -> None:
+    """Whoever's jitter is added: a reset that is past counts from the floor."""
+    ahead = timedelta(seconds=30)
+    assert not_before(NOW + ahead, NOW) == NOW + ahead + MARGIN
+    assert not_before(NOW - ahead, NOW) == NOW + FLOOR + MARGIN
+    assert retry_at(NOW + ahead, NOW, "00000000") == not_before(NOW + ahead, NOW)
