@@ -23,6 +23,8 @@ from tests.mutants.mutator import Mutant, mutants
 from tests.mutants.pool import fork_each
 
 KEPT = ROOT / ".mutants" / "judged.jsonl"
+# Seconds of a processor for one mutant: in a function, and where everything is imported and explored again.
+QUICK, SLOW = 20, 60
 # Seconds between two lines that say how far a run is.
 EVERY = 10
 
@@ -66,9 +68,12 @@ def judge_all(todo: Sequence[Mutant], known: dict[str, Known], jobs: int) -> Non
         before = known.get(mutant.key, Known("", {}))
         return judge(mutant, measured, {} if before.by else before.parts, before.by)
 
+    def seconds(mutant: Mutant) -> int:
+        return QUICK if mutant.in_function else SLOW
+
     KEPT.parent.mkdir(exist_ok=True)
     with KEPT.open("a", encoding="utf-8") as kept:
-        for number, (mutant, by) in enumerate(fork_each(todo, do, jobs), 1):
+        for number, (mutant, by) in enumerate(fork_each(todo, do, jobs, seconds), 1):
             found = known[mutant.key] = Known(by, asked(by, measured.parts))
             kept.write(json.dumps({"key": mutant.key, "by": by, "parts": found.parts}) + "\n")
             kept.flush()

@@ -12,13 +12,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Seconds of a processor that one piece of work may take; whoever needs more goes round in circles.
-SECONDS = 120
 OUT_OF_TIME = "time"
 
 
-def fork_each(work: Iterable[T], do: Callable[[T], str], jobs: int) -> Iterator[tuple[T, str]]:
-    """Do each piece of work in a process of its own; return what each says, in the order in which they end."""
+def fork_each(
+    work: Iterable[T], do: Callable[[T], str], jobs: int, seconds: Callable[[T], int]
+) -> Iterator[tuple[T, str]]:
+    """Do each piece of work in a process of its own; return what each says, in the order in which they end.
+
+    Args:
+        work: The pieces of work.
+        do: What is done with each.
+        jobs: How many processes at a time.
+        seconds: How long a piece may keep a processor busy; whoever needs more goes round in circles.
+    """
     gc.collect()
     gc.freeze()
     waiting = iter(work)
@@ -28,7 +35,7 @@ def fork_each(work: Iterable[T], do: Callable[[T], str], jobs: int) -> Iterator[
             piece = next(waiting, None)
             if piece is None:
                 break
-            reader, child = _start(piece, do)
+            reader, child = _start(piece, do, seconds(piece))
             running[reader] = (piece, child)
         if not running:
             return
@@ -41,7 +48,7 @@ def fork_each(work: Iterable[T], do: Callable[[T], str], jobs: int) -> Iterator[
             yield piece, said if status == 0 else OUT_OF_TIME
 
 
-def _start(piece: T, do: Callable[[T], str]) -> tuple[int, int]:
+def _start(piece: T, do: Callable[[T], str], seconds: int) -> tuple[int, int]:
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Threads of others (a test runner's) do not go on in the child, and nothing of theirs is used there.
@@ -52,7 +59,7 @@ def _start(piece: T, do: Callable[[T], str]) -> tuple[int, int]:
         return reader, child
     try:
         os.close(reader)
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         os.write(writer, do(piece).encode("utf-8"))
         os._exit(0)
     finally:

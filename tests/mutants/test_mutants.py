@@ -143,7 +143,7 @@ def test_each_piece_of_work_has_a_process_of_its_own() -> None:
         return f"{number} {os.getpid() != here}"
 
     here = os.getpid()
-    assert dict(fork_each([1, 2, 3], do, 2)) == {1: "1 True", 2: OUT_OF_TIME, 3: "3 True"}
+    assert dict(fork_each([1, 2, 3], do, 2, lambda _: 20)) == {1: "1 True", 2: OUT_OF_TIME, 3: "3 True"}
 
 
 def test_another_decision_is_noticed_and_an_equal_one_is_not() -> None:
@@ -158,7 +158,7 @@ def test_another_decision_is_noticed_and_an_equal_one_is_not() -> None:
     def do(mutant: Mutant) -> str:
         return judge(mutant, measured, {}, "")
 
-    found = {mutant.what: by for mutant, by in fork_each(wanted, do, 2)}
+    found = {mutant.what: by for mutant, by in fork_each(wanted, do, 2, lambda _: 20)}
     assert found["`run.all_idle and idle` without `idle`"].startswith(RECORD)
     # Nothing in this case is so long that a run is over.
     assert not found["`return 'BLOCKED'` -> `return 'mutant'`"]

@@ -157,12 +157,11 @@ def _bounded(shown: dict[str, object]) -> dict[str, object]:
             else:
                 held.popitem()
             excess = _size(shown) - MAX_REFUSAL_BYTES
-    if excess > 0:
-        message = str(error["message"])
-        while excess > 0 and len(message) > 40:
-            message = message[: max(40, len(message) - max(1, excess // 4))]
-            error["message"] = message.rstrip() + "\u2026"
-            excess = _size(shown) - MAX_REFUSAL_BYTES
+    message = str(error["message"])
+    while excess > 0 and len(message) > 40:
+        message = message[: max(40, len(message) - max(1, excess // 4))]
+        error["message"] = message.rstrip() + "\u2026"
+        excess = _size(shown) - MAX_REFUSAL_BYTES
     for name in _WORDS:
         if excess > 0 and name in error:
             del error[name]

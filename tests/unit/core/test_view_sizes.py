@@ -141,6 +141,13 @@ def test_a_text_is_cut_by_what_is_too_much_and_keeps_its_beginning() -> None:
     assert len(str(full.safe_message)) - 12 < len(message) < len(str(full.safe_message))
 
 
+def test_a_text_is_cut_to_the_byte() -> None:
+    """One byte too many costs the text its end, and the view is as long as it may be."""
+    shown = view_text(filled(PLAIN, -1))
+    assert len(shown.encode("utf-8")) == MAX_REFUSAL_BYTES
+    assert "m\u2026" in shown
+
+
 def test_a_text_keeps_forty_characters_and_then_single_words_go() -> None:
     """Words that say least go first, and no more of them than must; code, class and ids stay."""
     long = replace(
