@@ -71,8 +71,8 @@ def _stages(
     else:
         yield _golden()
         is_explored = f"forbear.core.{mutant.module}" in sys.modules
-        quickest = sorted(measured.tests, key=lambda test: measured.tests[test])
-        yield _unit([test for test in quickest if test.split("::", maxsplit=1)[0] in files])
+        for file in sorted(files, key=measured.seconds_of):
+            yield _unit([file])
         if RECORD not in skipped and is_explored:
             yield from _explores_otherwise(measured)
 

@@ -69,6 +69,10 @@ class Measured:
     # Module -> line -> tests that reach it.
     reach: dict[str, dict[int, list[str]]] = field(default_factory=dict[str, dict[int, list[str]]])
 
+    def seconds_of(self, file: str) -> float:
+        """Return how long the tests of a file take."""
+        return sum(seconds for test, seconds in self.tests.items() if test.startswith(f"{file}::"))
+
     def tests_at(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach a mutant's statement, quickest first."""
         lines = self.reach[mutant.module]
