@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 MODEL  ?=
+LOOP   ?=
 
 DEMO := .venv-demo/bin/python
 TEST := .venv-test/bin/python
@@ -30,8 +31,8 @@ help:  ## Show this list
 # --- the product -------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: .venv-demo/.stamp  ## Run the paper-trading desk (MODEL=name uses a real model instead of the scripted one)
-	@$(DEMO) -m examples.paper_trading $(if $(MODEL),--model $(MODEL))
+demo: .venv-demo/.stamp  ## Run the paper-trading desk (MODEL=name: a real model instead of the scripted ones; LOOP=openai-chat: no framework)
+	@$(DEMO) -m examples.paper_trading $(if $(MODEL),--model $(MODEL)) $(if $(LOOP),--loop $(LOOP))
 
 # --- checks ------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from examples.paper_trading.journeys import BY_NAME, JOURNEYS
 from examples.paper_trading.real import NoModel, real_model
 from examples.paper_trading.report import as_json, console, meaning, table
-from examples.paper_trading.run import AGENTS, Outcome, Side, Trip, make, trips
+from examples.paper_trading.run import LOOPS, Outcome, Side, Trip, make, trips
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,8 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     chosen = [BY_NAME[name] for name in asked.journey] if asked.journey else JOURNEYS
-    sides = [Side(asked.side)] if asked.side else list(AGENTS)
-    planned = trips(chosen, sides, scripted=model is None)
+    sides = [Side(asked.side)] if asked.side else list(Side)
+    planned = trips(chosen, sides, scripted=model is None, loop=asked.loop)
+    if not planned:
+        print(f"--loop {asked.loop}: makes only {', '.join(LOOPS[asked.loop].journeys or ())}", file=sys.stderr)
+        return 2
     out = console()
     outcomes = _made(planned, model, Console(stderr=True) if asked.json else out)
     if asked.json:
@@ -65,7 +68,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--journey", action="append", choices=sorted(BY_NAME), metavar="NAME", help=f"one of {', '.join(BY_NAME)}"
     )
-    parser.add_argument("--side", choices=[side.value for side in AGENTS], help="only one side")
+    parser.add_argument("--side", choices=[side.value for side in Side], help="only one side")
+    parser.add_argument(
+        "--loop", choices=list(LOOPS), default="langgraph", help="how the agent is built (default: %(default)s)"
+    )
     parser.add_argument("--model", metavar="PROVIDER:NAME", help="a real model instead of the scripted ones")
     parser.add_argument("--json", action="store_true", help="every run and the sums, as JSON")
     return parser

@@ -6,7 +6,8 @@ errors to the model, and a person who is asked whenever the desk wants an approv
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -23,6 +24,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from examples.paper_trading.arguments import text_of, whole_of
+from examples.paper_trading.desk import Desk
+from examples.paper_trading.journeys import Journey
+from examples.paper_trading.langchain_tools import langchain_tools
 from examples.paper_trading.models import heard
 from examples.paper_trading.replies import PLANTED
 from examples.paper_trading.world import JsonObject, World
@@ -56,6 +60,22 @@ class Person:
         return yes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What an agent is opened with for one run."""
+
+    desk: Desk
+    world: World
+    journey: Journey
+    model: BaseChatModel
+    person: Person
+    shown: Shown
+
+    def thinking(self, tools: Sequence[BaseTool | dict[str, object]]) -> Think:
+        """Return how the model of this run answers."""
+        return model_node(self.model, tools, self.world, self.shown, self.journey.steps)
+
+
 class Agent(Protocol):
     """An agent as the journeys use it."""
 
@@ -74,7 +94,9 @@ class Think(Protocol):
         ...
 
 
-def model_node(model: BaseChatModel, tools: list[BaseTool], world: World, shown: Shown, steps: int) -> Think:
+def model_node(
+    model: BaseChatModel, tools: Sequence[BaseTool | dict[str, object]], world: World, shown: Shown, steps: int
+) -> Think:
     """Return the model's node: it takes virtual time, and notes what the model is shown."""
     bound = model.bind_tools(tools)
 
@@ -128,6 +150,13 @@ class Bare:
 
     async def time_passed(self) -> None:
         """Do nothing: nothing waits."""
+
+
+@asynccontextmanager
+async def bare_agent(scene: Scene) -> AsyncIterator[Agent]:
+    """Open an agent without forbear."""
+    tools = await langchain_tools(scene.desk)
+    yield Bare(graph=bare_graph(scene.thinking(tools), tools, scene.person))
 
 
 def _steps_this_turn(messages: Sequence[BaseMessage]) -> int:

@@ -1,7 +1,6 @@
-"""The client side of the desk: one server process over stdio, and its tools as LangChain tools.
+"""The client side of the desk: one server process over stdio, and its tools as plain functions.
 
-The tools behave as LangChain's own MCP loader does: an ``isError`` result becomes an error message with the text that
-came, structured content travels as the message's artifact, and transport trouble is raised. No judgement happens here.
+No judgement happens here, and no framework is known: the same tools for LangChain are in `langchain_tools`.
 """
 
 from __future__ import annotations
@@ -9,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client, types
+
+from forbear.contract import Mcp, mcp_result
+
+ToolFunction = Callable[..., Awaitable[Mcp]]
 
 READ_TIMEOUT_S = 20.0
 """Real seconds that a call may take where the journey says nothing else; far above what a loaded machine needs."""
@@ -23,16 +25,12 @@ READ_TIMEOUT_S = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class DeskRefused(ToolException):
-    """The desk answered with ``isError``; the message is the text that came."""
-
-
 class Desk:
     """A running server over one world file. Usable from any task of the event loop that entered it."""
 
     def __init__(self, path: Path) -> None:
         """Name the world file; the server starts on first use."""
-        self._path = path
+        self._path = path.resolve()
         self._owner: asyncio.Task[None] | None = None
         self._session: asyncio.Future[ClientSession] | None = None
         self._leave = asyncio.Event()
@@ -64,27 +62,24 @@ class Desk:
                 await self._disconnect()
             raise
 
-    async def tools(self) -> list[BaseTool]:
-        """Return all tools of the desk for a LangChain model and a LangGraph node."""
-        listed = await (await self._connected()).list_tools()
-        return [self._as_tool(tool) for tool in listed.tools]
+    async def listed(self) -> list[types.Tool]:
+        """Return all tools as the desk lists them."""
+        return list((await (await self._connected()).list_tools()).tools)
 
-    def _as_tool(self, tool: types.Tool) -> BaseTool:
-        async def call(**arguments: object) -> tuple[str, object]:
-            result = await self.call(tool.name, arguments)
-            text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
-            if result.is_error:
-                raise DeskRefused(text)
-            return text, result.structured_content
+    async def functions(self) -> dict[str, ToolFunction]:
+        """Return all tools as functions, which is all that a loop without a framework needs.
 
-        return StructuredTool(
-            name=tool.name,
-            description=tool.description or tool.name,
-            args_schema=tool.input_schema,
-            coroutine=call,
-            response_format="content_and_artifact",
-            handle_tool_error=True,
-        )
+        Each gives the MCP result as it came, so that whoever judges it sees what the server said.
+        """
+        return {tool.name: self._function(tool.name) for tool in await self.listed()}
+
+    def _function(self, name: str) -> ToolFunction:
+        async def call(**arguments: object) -> Mcp:
+            result = await self.call(name, arguments)
+            return mcp_result(result.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+        call.__name__ = name
+        return call
 
     async def _connected(self) -> ClientSession:
         if self._owner is None or self._session is None or self._owner.done():

@@ -6,7 +6,7 @@ functions: a model that rewords spells a symbol or a number in many ways, and th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,9 +21,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition
 from langgraph.types import Command
 
-from examples.paper_trading.agent import Agent, Graph, Person, Think
+from examples.paper_trading.agent import Agent, Graph, Person, Scene, Think
+from examples.paper_trading.langchain_tools import langchain_tools
 from examples.paper_trading.world import JsonObject, World
 from forbear import Controller
+from forbear.observe import Observer
 from forbear_adapters.langgraph import RecoveryToolNode, adeliver_ready, recovery_condition
 
 POLICY = Path(__file__).with_name("policy.toml")
@@ -77,17 +79,21 @@ def declare(controller: Controller) -> None:
         ignore=["note"],
         text_rules=[{"prefix": "Permission denied", "recovery": "do_not_retry", "code": "ACCESS_DENIED"}],
     )
-    controller.declare(
-        "request_withdrawal",
-        effect="write",
-        repeatable=False,
-        trust="remote",
-        speaks_contract=True,
-        operation="withdrawals.request",
-        target=_spelt_alike("destination"),
-        ignore=["note"],
-        constraints={"withdrawal_approval": "operation"},
-    )
+    controller.declare("request_withdrawal", **withdrawal())
+
+
+def withdrawal() -> dict[str, object]:
+    """Return what is declared about withdrawals."""
+    return {
+        "effect": "write",
+        "repeatable": False,
+        "trust": "remote",
+        "speaks_contract": True,
+        "operation": "withdrawals.request",
+        "target": _spelt_alike("destination"),
+        "ignore": ["note"],
+        "constraints": {"withdrawal_approval": "operation"},
+    }
 
 
 def _spelt_alike(argument: str) -> Any:
@@ -170,13 +176,21 @@ def _arguments_of(messages: list[BaseMessage], call_id: str) -> JsonObject:
 
 
 @asynccontextmanager
-async def governed_agent(think: Think, tools: list[BaseTool], person: Person) -> AsyncIterator[Agent]:
-    """Open an agent under forbear, with a controller of its own."""
-    async with Controller.open(":memory:", clock=DeskClock(person.world), worker=False) as controller:
+async def controller_of(world: World, *, observer: Observer | Sequence[Observer] = ()) -> AsyncIterator[Controller]:
+    """Open a controller in memory, on the desk's clock, that knows the desk's tools."""
+    async with Controller.open(":memory:", clock=DeskClock(world), worker=False, observer=observer) as controller:
         declare(controller)
+        yield controller
+
+
+@asynccontextmanager
+async def governed_agent(scene: Scene) -> AsyncIterator[Agent]:
+    """Open an agent under forbear, with a controller of its own."""
+    tools = await langchain_tools(scene.desk)
+    async with controller_of(scene.world) as controller:
         yield Governed(
-            graph=governed_graph(think, tools, controller),
+            graph=governed_graph(scene.thinking(tools), tools, controller),
             controller=controller,
-            person=person,
+            person=scene.person,
             config=RunnableConfig(configurable={"thread_id": "run"}, recursion_limit=500),
         )

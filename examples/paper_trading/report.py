@@ -90,6 +90,7 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
             "journey": one.trip.journey.name,
             "model": one.trip.model_name,
             "side": one.trip.side.value,
+            "loop": one.trip.loop,
             **asdict(one.counts),
         }
         for one in outcomes

@@ -6,21 +6,23 @@ What a journey is, what is counted and how it is printed live elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
 
-from examples.paper_trading.agent import Agent, Bare, Person, Shown, Think, bare_graph, model_node
+from examples.paper_trading.agent import Agent, Person, Scene, Shown, bare_agent
+from examples.paper_trading.bare_loops import bare_chat, bare_messages
 from examples.paper_trading.counts import Counts, count
 from examples.paper_trading.desk import Desk
 from examples.paper_trading.governed import governed_agent
 from examples.paper_trading.journeys import Journey
+from examples.paper_trading.loops import governed_chat, governed_functions, governed_messages
 from examples.paper_trading.models import Habit, ScriptedModel
+from examples.paper_trading.unattended import obeying_job, recovering_job, usual_job
 from examples.paper_trading.world import World
 
 DESKS = 2
@@ -34,18 +36,39 @@ class Side(StrEnum):
     GOVERNED = "forbear"
 
 
+Opener = Callable[[Scene], AbstractAsyncContextManager[Agent]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """One way to run an agent, without and with forbear."""
+
+    bare: Opener
+    governed: Opener
+    journeys: tuple[str, ...] | None = None
+    """The journeys that a program without a model can make; None: a model makes all of them."""
+
+    @property
+    def agents(self) -> Mapping[Side, Opener]:
+        """Return how an agent of each side is opened for one run."""
+        return {Side.BARE: self.bare, Side.GOVERNED: self.governed}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
-    """One run to be made: a journey, a model and a side."""
+    """One run to be made: a journey, a model, a side and a loop."""
 
     journey: Journey
     habit: Habit | None
     """None: the real model that was named."""
     side: Side
+    loop: str = "langgraph"
 
     @property
     def model_name(self) -> str:
         """Return which model it is, for people."""
+        if LOOPS[self.loop].journeys is not None:
+            return "no model"
         return "real model" if self.habit is None else self.habit.value
 
 
@@ -57,12 +80,16 @@ class Outcome:
     counts: Counts
 
 
-def trips(journeys: Iterable[Journey], sides: Sequence[Side], *, scripted: bool = True) -> list[Trip]:
-    """Return the runs that the journeys ask for."""
+def trips(
+    journeys: Iterable[Journey], sides: Sequence[Side], *, scripted: bool = True, loop: str = "langgraph"
+) -> list[Trip]:
+    """Return the runs that the journeys ask for; a program without a model makes each of its journeys once."""
+    own = LOOPS[loop].journeys
     return [
-        Trip(journey=journey, habit=habit, side=side)
+        Trip(journey=journey, habit=habit, side=side, loop=loop)
         for journey in journeys
-        for habit in (journey.habits if scripted else (None,))
+        if own is None or journey.name in own
+        for habit in ((Habit.BEHAVE,) if own is not None else journey.habits if scripted else (None,))
         for side in sides
     ]
 
@@ -114,9 +141,9 @@ async def run(trip: Trip, desk: Desk, world: World, *, model: BaseChatModel | No
     if model is None:
         raise ValueError("a run without a habit needs a model")
     shown = Shown()
-    tools = await desk.tools()
-    think = model_node(model, tools, world, shown, journey.steps)
-    async with AGENTS[trip.side](think, tools, Person(world=world, script=journey.person)) as agent:
+    person = Person(world=world, script=journey.person)
+    scene = Scene(desk=desk, world=world, journey=journey, model=model, person=person, shown=shown)
+    async with LOOPS[trip.loop].agents[trip.side](scene) as agent:
         await agent.say(journey.request)
         if journey.later is not None:
             world.advance(journey.later)
@@ -126,14 +153,15 @@ async def run(trip: Trip, desk: Desk, world: World, *, model: BaseChatModel | No
     return Outcome(trip=trip, counts=counts)
 
 
-@asynccontextmanager
-async def bare_agent(think: Think, tools: list[BaseTool], person: Person) -> AsyncIterator[Agent]:
-    """Open an agent without forbear."""
-    yield Bare(graph=bare_graph(think, tools, person))
+CODE_JOURNEYS = ("owner_freeze", "daily_limit", "silent_commit", "unavailable_read")
+"""What a program without a model runs into: the other journeys are about models and persons."""
 
-
-AGENTS: Mapping[Side, Callable[[Think, list[BaseTool], Person], AbstractAsyncContextManager[Agent]]] = {
-    Side.BARE: bare_agent,
-    Side.GOVERNED: governed_agent,
+LOOPS: Mapping[str, Loop] = {
+    "langgraph": Loop(bare=bare_agent, governed=governed_agent),
+    "openai-chat": Loop(bare=bare_chat, governed=governed_chat),
+    "anthropic": Loop(bare=bare_messages, governed=governed_messages),
+    "govern": Loop(bare=bare_chat, governed=governed_functions),
+    "tenacity": Loop(bare=usual_job, governed=recovering_job, journeys=CODE_JOURNEYS),
+    "next-step": Loop(bare=usual_job, governed=obeying_job, journeys=CODE_JOURNEYS),
 }
-"""How an agent of each side is opened for one run."""
+"""The ways to run an agent on the desk, each bare and under forbear."""

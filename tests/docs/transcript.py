@@ -1,7 +1,7 @@
 """Console blocks of a page are what the real command line prints; `python -m tests.docs.transcript PAGE` writes them.
 
 Python blocks run in between, as a reader runs them. Ids, instants and lengths of time differ from run to run: they are
-compared by their place. `TICKET[kind]` and `REQUEST[kind]` in a command of a new page are replaced by what waits there.
+compared by their place. ``python -m examples.…`` is run in a process of its own. `TICKET[kind]` and `REQUEST[kind]` in a command of a new page are replaced by what waits there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import TextIO, cast
 from forbear import Operator
 from forbear.cli import main
 
+TOP = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ID = re.compile(r"\b(?:(?:tkt|act|fbo)_)?[0-9a-f]{32}\b")
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?: UTC|Z)?")
@@ -60,8 +62,15 @@ class Session:
             for word in words[1:]:
                 name, _, value = word.partition("=")
                 os.environ[name] = value
+                if name == "FORBEAR_STORE":
+                    # What waits there is named anew.
+                    self.seen.clear()
             return ""
+        link_examples()
+        if words[0] == "python":
+            return run_example(words[1:])
         assert words[0] == "forbear", command
+        words = [re.sub("^mcp:python ", f"mcp:{sys.executable} ", word) for word in words]
         screen = io.StringIO()
         keyboard, sys.stdin = sys.stdin, cast("TextIO", Keyboard(screen))
         try:
@@ -99,6 +108,23 @@ class Session:
                 self.seen.setdefault(f"REQUEST[{one.kind}]", one.request_id)
         command = NAMED.sub(lambda found: self.seen[found[0]], command)
         return ID.sub(lambda found: self.ids.get(found[0], found[0]), command)
+
+
+def link_examples() -> None:
+    """Let ``examples`` be found in the current folder, as it is on a clone."""
+    here = Path("examples")
+    if not here.exists():
+        here.symlink_to(TOP / "examples")
+
+
+def run_example(arguments: list[str]) -> str:
+    """Run a Python command in a process of its own and return what it prints, without white space at the ends of lines."""
+    path = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).strip("\n").splitlines()) + "\n"
 
 
 def alike(text: str) -> str:

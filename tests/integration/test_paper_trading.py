@@ -17,6 +17,7 @@ from examples.paper_trading.catalog import TOOLS
 from examples.paper_trading.counts import Counts, total
 from examples.paper_trading.desk import Desk
 from examples.paper_trading.journeys import JOURNEYS
+from examples.paper_trading.langchain_tools import langchain_tools
 from examples.paper_trading.models import STEPS, Habit, ScriptedModel
 from examples.paper_trading.replies import PLANTED
 from examples.paper_trading.run import Side, make, trips
@@ -79,7 +80,7 @@ def stage(running: Stage) -> Stage:
 
 async def test_the_server_lists_twenty_two_tools(stage: Stage) -> None:
     """The desk has twenty-two tools, thirteen of which say that they only read."""
-    tools = await stage.desk.tools()
+    tools = await langchain_tools(stage.desk)
     assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
     assert len({tool.name for tool in tools}) == 22
     assert sum(tool.reads for tool in TOOLS) == 13

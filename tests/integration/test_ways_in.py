@@ -578,3 +578,28 @@ def test_threads_of_a_block_need_their_run(controller: Controller) -> None:
     thread = threading.Thread(target=governed, args=(1,))
     with in_run("r"), pytest.warns(RuntimeWarning, match="call without a run id"):
         in_thread(thread)
+
+
+def test_equal_calls_of_two_people_wait_in_two_places(controller: Controller, clock: ManualClock) -> None:
+    """A quota that ten people share keeps five calls for later, equal or not, and releases them one by one."""
+    closed = [True]
+
+    def look() -> str:
+        if closed:
+            raise LATER
+        ran.append(clock.now())
+        return "seen"
+
+    ran: list[object] = []
+    controller.declare("look", effect="read", quota="api")
+    controller.bind("look", look)
+    kept = [
+        controller.call("look", {}, run=f"r{n}", principal="account", step="s1").ticket is not None for n in range(10)
+    ]
+    closed.clear()
+    clock.advance(55)
+    for _ in range(40):
+        clock.advance(0.5)
+        controller.work()
+    assert sum(kept) == 5
+    assert len(set(ran)) == len(ran) == 5

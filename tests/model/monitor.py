@@ -311,7 +311,8 @@ class Monitor(Starts, People):
             if hold.claim.attempt not in {st.attempt for st in opened}:
                 raise Violation(OWED, f"a hold ({hold.cause.name}) is claimed by an attempt that is not open")
         for key in hold.parked:
-            action = after.actions.get(key)
+            # A shared hold names the tree too; there is one here.
+            action = after.actions.get(key.rpartition("\x1f")[2])
             if action is None or not isinstance(action.phase, (Waiting, Parked)):
                 raise Violation(OWED, "a call is in a queue and does not wait")
         reasons = {(b.scope, b.value) for b in self.bans if b.cause is Cause.UNKNOWN}

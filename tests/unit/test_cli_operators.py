@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from forbear import Controller, Refused
+from forbear import Controller, NotOperator, Refused
 from forbear.cli import main
 from forbear.cli.show import span
 from forbear.store.sqlite import default_path
@@ -502,3 +502,40 @@ def test_a_length_of_time_is_said_in_its_two_largest_units(seconds: int, said: s
     from datetime import timedelta
 
     assert span(timedelta(seconds=seconds)) == said
+
+
+# ---- looser policies ------------------------------------------------------------------------------------------------
+
+
+def test_a_looser_policy_is_shown_and_allowed(path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was refused to a start is listed with its looser fields, and taken by whoever has the token, nobody else."""
+    with Controller.open(path, worker=False) as controller:
+        controller.declare("pay", effect="write", approval="always")
+        controller.check_policies()
+    assert main(["init"]) == 0
+    token = capsys.readouterr().out.strip()
+    with Controller.open(path, worker=False) as controller:
+        controller.declare("pay", effect="write")
+        with pytest.raises(NotOperator) as refusal:
+            controller.check_policies()
+    assert main(["pending"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 looser policy" in shown
+    assert "field 'approval' must not let pass" in " ".join(shown.split())
+    assert 'approval  text, 5  "never"' in shown
+    assert "Take a looser one:  forbear allow TICKET" in shown
+    ticket = waiting(capsys)["policy"]["ticket"]
+    assert f"'forbear allow {ticket}'" in str(refusal.value)
+    assert "token" in refused(capsys, "allow", ticket, "--yes")
+    monkeypatch.setenv("FORBEAR_TOKEN", token)
+    assert "must be passed where no terminal" in refused(capsys, "allow", ticket)
+    assert main(["allow", ticket, "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fields"] == ["approval"]
+    assert waiting(capsys) == {}
+    with Controller.open(path, worker=False) as controller:
+        controller.declare("pay", effect="write")
+        controller.check_policies()
+    assert main(["audit", "tail"]) == 0
+    assert [line.split("  ")[2] for line in capsys.readouterr().out.splitlines()] == [
+        "policy.noted", "operator.token_made", "policy.refused", "policy.loosened",
+    ]  # fmt: skip

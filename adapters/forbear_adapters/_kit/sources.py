@@ -9,8 +9,8 @@ from typing import Final, cast
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 from pydantic import BaseModel
 
+from forbear.contract.retries import retrying_library
 from forbear.doctor import Concern, Finding, Found, FoundTool, Weight
-from forbear_adapters._kit.retries import retrying_library
 from forbear_adapters._kit.toolcalls import Gate
 
 __all__ = ["gate_of", "objects_behind", "of_middleware", "of_tool"]

@@ -13,9 +13,9 @@ from typing import Final, cast
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from forbear.contract import Raw
+from forbear.contract.retries import retrying_library, without_retries
 from forbear.errors import ConfigError
 from forbear_adapters._kit.capture import Probe, Shot, not_answered, raw_of, visible_arguments
-from forbear_adapters._kit.retries import retrying_library, without_retries
 
 __all__ = ["alone", "needs_graph", "refuse_retries", "unretried"]
 

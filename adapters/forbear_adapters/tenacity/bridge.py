@@ -77,8 +77,10 @@ class _Rules:
     def _seconds(self, step: NextStep | None) -> float | None:
         if step is None or step.retry_at is None or step.to_do is not ToDo.RETRY_AT:
             return None
-        wait_for = step.retry_at - self.policy.now()
-        return max(wait_for / timedelta(seconds=1), 0.0) if wait_for <= self.inline_wait else None
+        now = self.policy.now()
+        if not step.is_within(self.inline_wait, now):
+            return None
+        return max((step.retry_at - now) / timedelta(seconds=1), 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ journal line: `tool`, `code`, `attempt`, `actor`. Arguments and results are no s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from forbear.core.rules import Rule
 from forbear.core.vocabulary import Cause, End, Scope
@@ -124,7 +124,9 @@ SENTENCES: Final[Mapping[Rule, str]] = {
 # Lines of the journal that are no decisions about calls.
 NOTES: Final[Mapping[str, str]] = {
     "policy.noted": "The declaration of {tool} was noted.",
-    "policy.changed": "The declaration of {tool} changed.",
+    "policy.changed": "The declaration of {tool} changed: {fields}.",
+    "policy.loosened": "{actor} allowed a looser declaration of {tool}: {fields}.",
+    "policy.refused": "A looser declaration of {tool} was refused: {fields}; it needs the operator token.",
     "operator.token_made": "The store got its operator token.",
     "operator.token_replaced": "The operator token of the store was replaced.",
     "operator.refused": "{actor} tried to answer without the operator token.",
@@ -182,7 +184,7 @@ def sentence(rule: str, facts: Mapping[str, object]) -> str:
 
     Args:
         rule: The line's rule; one that this release does not know is only named.
-        facts: What the line carries: `tool`, `code`, `attempt`, `actor`.
+        facts: What the line carries: `tool`, `code`, `attempt`, `actor`; fields of a policy that changed (`looser`, `other`).
     """
     try:
         text = SENTENCES[Rule(rule)]
@@ -191,12 +193,14 @@ def sentence(rule: str, facts: Mapping[str, object]) -> str:
     if not text:
         return f"Rule {rule!r}, which this release does not know."
     actor = str(facts.get("actor") or "")
+    fields = [*_names(facts.get("looser")), *_names(facts.get("other"))]
     return text.format(
         tool=facts.get("tool") or "a tool",
         code=facts.get("code") or "no code",
         attempt=facts.get("attempt") or "?",
         actor=actor or "Somebody",
         lifted=_lifted(facts),
+        fields=", ".join(fields) or "what is not known",
         by=f"said by {actor}" if actor else "by a check",
     )
 
@@ -206,3 +210,7 @@ def _lifted(facts: Mapping[str, object]) -> str:
     if not facts.get("lifted"):
         return "the halt of the run"
     return f"the hold {facts.get('lifted_code') or 'without a code'} of {facts.get('lifted_tool') or 'a tool'}"
+
+
+def _names(value: object) -> list[str]:
+    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Commands by which a person answers: approve, deny, revise, edit, resolve, lift; and `init`, which makes the token.
+"""Commands by which a person answers: approve, deny, revise, edit, resolve, lift, allow; and `init`, which makes the token.
 
 They show what is answered, ask, and hand the answer to `forbear.Operator`, which checks ticket, fingerprint and time.
 Nothing is decided here.
@@ -239,6 +239,27 @@ def lift(
         _said(None, f"lifted: {hold.code or hold.rule} of {hold.tool}", as_json=as_json, ticket=hold.ticket)
 
 
+def allow(
+    tickets: Annotated[
+        list[str], typer.Argument(metavar="TICKET...", help=BEGINNING, autocompletion=ticket_of("policy"))
+    ],
+    *,
+    store: At = None,
+    token: Token = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Let looser policies take the place of those that the store has."""
+    with at_desk(store, token, actor) as desk:
+        for ticket in tickets:
+            policy = desk.one(ticket, frozenset({"policy"}), "a policy that waits")
+            _confirm(desk, policy, f"Let the looser policy of {escaped(policy.tool)} be used?", yes=yes)
+            fields = desk.operator.allow(policy.ticket, policy.fingerprint)
+            words = f"allowed: {policy.tool} ({', '.join(fields)})"
+            _said(None, words, as_json=as_json, ticket=policy.ticket, fields=list(fields))
+
+
 def init(
     *,
     store: At = None,
@@ -280,5 +301,5 @@ def _json_of(given: str) -> tuple[str, object]:
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (approve, deny, revise, edit, resolve, lift, init):
+    for command in (approve, deny, revise, edit, resolve, lift, allow, init):
         app.command(command.__name__, rich_help_panel="Operators")(command)

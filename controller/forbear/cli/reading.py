@@ -50,7 +50,7 @@ def pending(
     store: At = None,
     as_json: Json = False,
 ) -> None:
-    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds.
+    """Show what waits for a person or the clock: questions, unknown outcomes, waits, holds, looser policies.
 
     On a terminal and in a file the oldest 200 calls and 200 holds, unless --limit, --run or --kind says otherwise.
     """
@@ -87,6 +87,7 @@ _ANSWERS = {
     "approval": "Answer a question:  forbear approve|deny|revise|edit TICKET",
     "unknown": "Say what happened:  forbear resolve TICKET applied|not_applied|cannot_tell",
     "hold": "End a hold early:   forbear lift TICKET",
+    "policy": "Take a looser one:  forbear allow TICKET",
 }
 
 

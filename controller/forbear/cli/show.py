@@ -33,6 +33,7 @@ KINDS: Final = {
     "granted": ("approved", "bold green", "approved call"),
     "wait": ("waits", "bold cyan", "waiting call"),
     "hold": ("held", "bold magenta", "hold"),
+    "policy": ("looser?", "bold yellow", "looser policy"),
 }
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -102,7 +103,8 @@ def block(one: Pending, hold: Pending | None, now: datetime, width: int) -> Text
     for name, said in _facts(one, hold, now):
         lines += labelled(name, said, width)
     if one.fingerprint:
-        lines.append(Text(f"{'call':<{LABEL}}{one.fingerprint} (fingerprint)", style="dim"))
+        what = "policy" if one.kind == "policy" else "call"
+        lines.append(Text(f"{what:<{LABEL}}{one.fingerprint} (fingerprint)", style="dim"))
     if one.request_id:
         lines.append(Text(f"{'request':<{LABEL}}{escaped(one.request_id)}", style="dim"))
     if one.arguments:
@@ -148,6 +150,8 @@ def _facts(one: Pending, hold: Pending | None, now: datetime) -> list[tuple[str,
             return [("in", where), ("told", why), ("since", f"{since}, {looks}"), *covers]
         case "wait":
             return [("in", where), ("told", why), ("since", f"{since}, runs {due}"), *covers]
+        case "policy":
+            return [("looser", one.message), ("since", since)]
         case _:
             ends = f"ends {due}" if due else f"ends {ENDS[End(one.end)]}"
             return [("in", where), ("told", why), ("holds", SCOPES[Scope(one.scope)]), ("since", f"{since}, {ends}")]

@@ -133,7 +133,7 @@ def _pushback(grpc: Grpc, case: Case) -> tuple[Hint | None, bool]:
     """
     base = Base(case.now)
     hints: list[Hint | None] = []
-    for name, value in grpc.trailing_metadata[:256]:
+    for name, value in grpc.trailing_metadata:
         if name.lower() != "grpc-retry-pushback-ms":
             continue
         text = value.strip(" \t")

@@ -15,7 +15,7 @@ from typing import Final, cast
 from forbear.contract.case import Case
 from forbear.contract.lint import MAX_TEXT, lint_text
 from forbear.contract.mcp import first_text
-from forbear.contract.raised import facts_of, protocol_error
+from forbear.contract.raised import facts_of, is_protocol_error
 from forbear.contract.raw import Mcp, Process, Raised, Raw, Value
 from forbear.contract.scrub import HIDDEN, Scrub, secret_values
 from forbear.core.values import Envelope
@@ -75,7 +75,7 @@ def _raised(raw: Raised) -> str:
     if isinstance(error, (CalledProcessError, TimeoutExpired)):
         # Its own text is the command line; what the program said is beside it.
         return _text(cast("object", error.stderr)) or _text(cast("object", error.output))
-    if isinstance(error, Refused) or protocol_error(error) is not None or facts_of(raw).status is not None:
+    if isinstance(error, Refused) or is_protocol_error(error) or facts_of(raw).status is not None:
         return ""
     try:
         return str(error)[:_MAX_READ]

@@ -161,10 +161,20 @@ def facts_of(raised: Raised) -> RaisedFacts:
     )
 
 
+_GRPC: Final = "grpc.RpcError"
+_MCP: Final = frozenset({"mcp.McpError", "mcp.MCPError"})
+
+
+def is_protocol_error(error: BaseException) -> bool:
+    """Say whether an exception stands for the protocol's own error."""
+    names = _names(error)
+    return _GRPC in names or not _MCP.isdisjoint(names)
+
+
 def protocol_error(error: BaseException) -> Grpc | McpError | None:
     """Return the protocol's own error that a client's exception stands for, or None."""
     names = _names(error)
-    if "grpc.RpcError" in names:
+    if _GRPC in names:
         status, metadata = _called(error, "code"), _called(error, "trailing_metadata")
         code, numbers = _attribute(status, "name"), _attribute(status, "value")
         number = cast("tuple[object, ...]", numbers)[0] if isinstance(numbers, tuple) and numbers else None
@@ -173,7 +183,7 @@ def protocol_error(error: BaseException) -> Grpc | McpError | None:
             details=details_of(metadata, number),
             trailing_metadata=tuple(pair for pair in header_pairs(metadata) if not pair[0].endswith("-bin")),
         )
-    if "mcp.McpError" in names or "mcp.MCPError" in names:
+    if not _MCP.isdisjoint(names):
         held = _attribute(error, "error")
         code = _attribute(held, "code") if held is not None else _attribute(error, "code")
         # The client makes such errors itself too: nothing says who made this one.

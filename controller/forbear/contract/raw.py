@@ -17,7 +17,7 @@ MAX_SEEN: Final = 20_000
 _LONGEST: Final = 64
 _TELLING: Final = frozenset(
     "retry-after retry-after-ms x-ms-retry-after-ms ratelimit ratelimit-reset ratelimit-remaining x-ratelimit-reset "
-    "x-ratelimit-remaining x-rate-limit-reset x-rate-limit-remaining date age".split()
+    "x-ratelimit-remaining x-rate-limit-reset x-rate-limit-remaining grpc-retry-pushback-ms date age".split()
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, cast
 
-from forbear.contract.raw import MAX_HEADERS
+from forbear.contract.raw import MAX_SEEN
 
 DETAILS: Final = "grpc-status-details-bin"
 # Bytes: servers and proxies cap all trailing metadata at 8 to 16 KiB by default.
@@ -179,7 +179,7 @@ def details_of(metadata: object, code: object) -> tuple[dict[str, object], ...]:
         return ()
     statuses: list[bytes] = []
     for position, pair in enumerate(cast("Iterable[object]", metadata)):
-        if position >= MAX_HEADERS:
+        if position >= MAX_SEEN:
             break
         members = cast("tuple[object, ...]", pair) if isinstance(pair, (tuple, list)) else ()
         if len(members) == 2 and members[0] == DETAILS and isinstance(members[1], bytes):

@@ -20,7 +20,7 @@ from forbear.core.decision import (
     Snapshot,
     WakeAt,
 )
-from forbear.core.holds import Cover, covering, narrow, place, tell
+from forbear.core.holds import Cover, covering, narrow, place, tell, without
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start, current_counters
 from forbear.core.states import (
@@ -256,7 +256,9 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     standing = action.phase.open if isinstance(action.phase, Running) else ()
     current = current_counters(action, s.tree.turn)
     # The start that answers for the action's own wait is its retry, unless a person said yes to it since.
-    answers_wait = any(hold.action == action.key and hold.turn == s.tree.turn for hold in cover.claims)
+    answers_wait = any(
+        hold.action == action.key and hold.run in s.runs and hold.turn == s.tree.turn for hold in cover.claims
+    )
     if start.by is By.RETRY or (answers_wait and start.grant is None):
         current = replace(current, retries=current.retries + 1)
     started = replace(
@@ -267,10 +269,7 @@ def _execute(s: Snapshot, action: Action, start: Start, cover: Cover, now: datet
     )
     changes: list[Change] = [started, count_start(start.run, start.call.operation)]
     taken = {hold.key for hold in cover.claims}
-    changes.extend(
-        replace(hold, claim=claim, parked=tuple(key for key in hold.parked if key != action.key))
-        for hold in cover.claims
-    )
+    changes.extend(replace(hold, claim=claim, parked=without(hold, s.tree.root, action.key)) for hold in cover.claims)
     changes.extend(replace(hold, claim=claim, probed=s.tree.turn) for hold in cover.probes)
     changes.extend(hold for hold in leave_queues(s, action) if hold.key not in taken)
     if start.call.call_id:

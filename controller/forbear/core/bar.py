@@ -12,7 +12,7 @@ from forbear.core.decision import (
     Snapshot,
     WakeAt,
 )
-from forbear.core.holds import not_kept, tell
+from forbear.core.holds import not_kept, tell, without
 from forbear.core.rules import Rule
 from forbear.core.start import By, Start
 from forbear.core.states import (
@@ -22,6 +22,7 @@ from forbear.core.states import (
     Running,
     Stopped,
     Waiting,
+    place_key,
     step_key,
 )
 from forbear.core.timing import MARGIN, fraction
@@ -75,9 +76,9 @@ def stop_waiting(s: Snapshot, action: Action, start: Start, hold: Hold) -> Decis
 def leave_queues(s: Snapshot, action: Action) -> tuple[Hold, ...]:
     """Return the holds without this action among the calls that wait for them."""
     return tuple(
-        replace(hold, parked=tuple(key for key in hold.parked if key != action.key))
+        replace(hold, parked=without(hold, s.tree.root, action.key))
         for hold in s.holds.values()
-        if action.key in hold.parked
+        if place_key(hold, s.tree.root, action.key) in hold.parked
     )
 
 
@@ -85,7 +86,8 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
     """Park a call under a time hold, or tell it to be proposed later where there is no slot."""
     ends_at = hold.ends_at or now
     # Calls leave a hold one by one and in the order in which they came: each place has its own second, with jitter in it.
-    place = hold.parked.index(action.key) if action.key in hold.parked else len(hold.parked)
+    mine = place_key(hold, s.tree.root, action.key)
+    place = hold.parked.index(mine) if mine in hold.parked else len(hold.parked)
     run_at = max(ends_at, now) + MARGIN + timedelta(seconds=place + 0.25 + 0.75 * fraction(action.key))
     told = replace(hold.told, outcome=Outcome.PENDING, executed=Executed.NO, reset_at=ends_at)
     if start.by is not By.PROPOSAL:
@@ -96,7 +98,7 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
             parked = replace(standing, retry_at=run_at, hold=hold.key, told=told)
         else:
             parked = _parked(s, action, start, run_at, told, hold.key, now)
-        waits = replace(hold, parked=_joined(hold.parked, action.key))
+        waits = replace(hold, parked=_joined(hold.parked, mine))
         return Decision(
             rule=Rule.WOKE_REPARKED,
             changes=(replace(action, phase=parked), waits),
@@ -121,7 +123,7 @@ def wait_for(s: Snapshot, action: Action, start: Start, hold: Hold, now: datetim
         rule=Rule.HELD_TIME_PARKED,
         changes=(
             replace(action, call=start.call, phase=kept),
-            replace(hold, parked=_joined(hold.parked, action.key)),
+            replace(hold, parked=_joined(hold.parked, mine)),
         ),
         commands=(WakeAt(action=action.key, at=run_at),),
         answer=Answer.PENDING,

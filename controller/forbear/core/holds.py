@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from forbear.core.decision import Snapshot
 from forbear.core.identity import field_digest
-from forbear.core.states import Hold, hold_key
+from forbear.core.states import Hold, hold_key, place_key
 from forbear.core.values import Call, Envelope
 from forbear.core.vocabulary import Cause, Effect, End, Executed, Gate, Mode, Outcome, Recovery, Scope
 
@@ -126,7 +126,9 @@ def _sort_time(
     if hold.claim is not None:
         waiting.append(hold)
     elif now >= ends_at:
-        if call.action in hold.parked or not _is_served(hold, ends_at, now, snapshot):
+        if place_key(hold, snapshot.tree.root, call.action) in hold.parked or not _is_served(
+            hold, ends_at, now, snapshot
+        ):
             claims.append(hold)
         else:
             waiting.append(hold)
@@ -134,6 +136,12 @@ def _sort_time(
         barring.append(hold)
     else:
         waiting.append(hold)
+
+
+def without(hold: Hold, root: str, action: str) -> tuple[str, ...]:
+    """Return the places of a hold without that of an action of a tree."""
+    mine = place_key(hold, root, action)
+    return tuple(place for place in hold.parked if place != mine)
 
 
 def _is_served(hold: Hold, ends_at: datetime, now: datetime, snapshot: Snapshot) -> bool:

@@ -9,7 +9,7 @@ from forbear.core.decision import (
     Decision,
 )
 from forbear.core.draft import Draft, open_attempts
-from forbear.core.holds import SHARED, narrow, not_kept, place, tell
+from forbear.core.holds import SHARED, narrow, not_kept, place, tell, without
 from forbear.core.policy import MAX_REFUSALS, MAX_REFUSALS_WRITE, MAX_RETRIES, MAX_RETRIES_TEMPORARY_READ
 from forbear.core.rules import Rule
 from forbear.core.start import is_observed, may_run_again
@@ -21,6 +21,8 @@ from forbear.core.states import (
     Stopped,
     Streak,
     Waiting,
+    action_of,
+    place_key,
     step_key,
 )
 from forbear.core.timing import fraction, not_before, retry_at
@@ -170,7 +172,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     at = retry_at(reset, now, action.key)
     hold = _close_until(draft, envelope, reset, at, ticket)
     # Another answer may have named an end that is good for this one as well: then after those who wait for it already.
-    at = max(at, _after_others(hold, action.key))
+    at = max(at, _after_others(hold, s.tree.root, action.key))
     if at - now > limits.max_wait:
         told = _as_stop(envelope, "WAIT_EXCEEDS_LIMIT", reset)
         count_refusal(draft, envelope, ticket)
@@ -192,7 +194,7 @@ def wait(draft: Draft, envelope: Envelope, ticket: str) -> Decision:
     if hold.scope is Scope.OPERATION and call.effect is not Effect.READ:
         # The second different call that one code refused keeps no retry of its own: its next start is the retry.
         return draft.decide(Rule.RETURNED_WAIT_NO_SLOT, Fresh(), told=not_kept(envelope, at), answer=Answer.PENDING)
-    draft.put(replace(hold, parked=(*hold.parked, call.action)))
+    draft.put(replace(hold, parked=(*hold.parked, place_key(hold, s.tree.root, call.action))))
     waiting = Waiting(
         ticket=ticket,
         retry_at=at,
@@ -218,10 +220,10 @@ def _as_stop(envelope: Envelope, code: str, reset: datetime | None) -> Envelope:
     return replace(envelope, code=code, recovery=Recovery.DO_NOT_RETRY, reset_at=reset, safe_message=None)
 
 
-def _after_others(hold: Hold, key: str) -> datetime:
+def _after_others(hold: Hold, root: str, key: str) -> datetime:
     """Return when a call can come that is the last of those who wait for a hold."""
     assert hold.ends_at is not None
-    place = sum(other != key for other in hold.parked)
+    place = len(without(hold, root, key))
     return hold.ends_at + timedelta(seconds=0.2 * place + 0.1 * fraction(key)) if place else hold.ends_at
 
 
@@ -267,8 +269,8 @@ def _put_time(draft: Draft, scope: Scope, envelope: Envelope, reset: datetime, a
         ends_at = early[0][0] if early else None
     if ends_at is None or ends_at < not_before(reset, now):
         # Whoever was there first stays first: the end is the one that its own retry would have.
-        first = next(iter(hold.parked), None)
-        ends_at = at if first is None else retry_at(reset, now, first)
+        first = next(iter(without(hold, s.tree.root, call.action)), None)
+        ends_at = at if first is None else retry_at(reset, now, action_of(first))
     return draft.put(replace(hold, ends_at=ends_at, claim=claim))
 
 

@@ -231,7 +231,7 @@ class Hold:
     claim: Claim | None = None
     # Turn in which the probe was last used.
     probed: int = 0
-    # Action keys that wait for this hold's time.
+    # Calls that wait for this hold's time, by `place_key`.
     parked: tuple[str, ...] = ()
     # Steps that were blocked under it, and the last one counted.
     blocked: int = 0
@@ -338,6 +338,16 @@ def hold_key(scope: Scope, value: str, cause: Cause, *, mark: str = "") -> str:
     """Return the key of the one hold of this cause on this scope; marks tell apart what one cause may say twice."""
     key = f"{scope.value}:{value}:{cause.value}"
     return f"{key}:{mark}" if mark else key
+
+
+def place_key(hold: Hold, root: str, action: str) -> str:
+    """Return the name of an action among those that wait for a hold: equal calls of two trees have two places."""
+    return f"{root}\x1f{action}" if hold.scope in (Scope.QUOTA, Scope.PRINCIPAL) else action
+
+
+def action_of(place: str) -> str:
+    """Return the action that has a place."""
+    return place.rpartition("\x1f")[2]
 
 
 def step_key(run: str, step: str) -> str:

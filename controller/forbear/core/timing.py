@@ -24,5 +24,14 @@ def not_before(reset: datetime, now: datetime) -> datetime:
 def retry_at(reset: datetime, now: datetime, key: str) -> datetime:
     """Return the instant of the one retry: never before `reset`, never less than the floor from now."""
     base = max(reset, now + FLOOR)
-    room = min(max((base - now) / SHARE, LEAST_ROOM), MOST_ROOM)
-    return base + MARGIN + (room - MARGIN) * fraction(key)
+    return base + MARGIN + (room_of(base - now) - MARGIN) * fraction(key)
+
+
+def room_of(wait_for: timedelta) -> timedelta:
+    """Return the most that margin and jitter together add to a wait."""
+    return min(max(wait_for / SHARE, LEAST_ROOM), MOST_ROOM)
+
+
+def is_within(retry_at: datetime, wait_for: timedelta, now: datetime) -> bool:
+    """Say whether the reset behind a retry is at most so far ahead: margin and jitter do not make a wait too long."""
+    return retry_at - now <= wait_for + room_of(wait_for)

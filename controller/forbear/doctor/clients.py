@@ -14,8 +14,8 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Final
 
+from forbear.contract.retries import LIBRARIES
 from forbear.doctor.seen import Concern, Finding, Weight
-from forbear.runtime.function import RETRYING
 
 __all__ = ["CLIENTS", "Client", "findings_in", "project_modules"]
 
@@ -332,13 +332,13 @@ class _Reading:
         for decorator in node.decorator_list:
             name = self._name(decorator.func if isinstance(decorator, ast.Call) else decorator)
             library = name.partition(".")[0]
-            if library in RETRYING:
+            if library in LIBRARIES:
                 yield self._repeats(node.lineno, f"{library} repeats {node.name!r} from inside")
 
     def _looped(self, node: ast.For | ast.AsyncFor) -> Iterator[Finding]:
         name = self._name(node.iter.func) if isinstance(node.iter, ast.Call) else ""
         library = name.partition(".")[0]
-        if library in RETRYING:
+        if library in LIBRARIES:
             yield self._repeats(node.lineno, f"a loop over {library} repeats what is in it")
 
     def _repeats(self, line: int, message: str) -> Finding:

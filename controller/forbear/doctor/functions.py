@@ -9,8 +9,9 @@ from enum import Enum
 from inspect import Parameter
 from typing import Final, Literal, cast, get_args, get_origin
 
+from forbear.contract.retries import retrying_library
 from forbear.doctor.seen import Found, FoundTool
-from forbear.runtime.function import MARK, retrying_library
+from forbear.runtime.function import MARK
 
 __all__ = ["of_function", "schema_of"]
 
@@ -35,7 +36,7 @@ def of_function(target: object) -> Found | None:
         kind="function",
         description=inspect.getdoc(core) or "",
         input_schema=schema_of(cast("Callable[..., object]", target)),
-        retries=retrying_library(core),
+        retries=retrying_library(core) or "",
         governed=isinstance(governed, str),
     )
     module = getattr(inner, "__module__", None)

@@ -40,9 +40,11 @@ from forbear.runtime.opening import (
     threads_for,
 )
 from forbear.runtime.perform import INSIDE, Inside, arun_flow, run_flow
+from forbear.runtime.places import note_flow
 from forbear.runtime.reply import Attempt, Reply
 from forbear.runtime.runs import RunHandle
-from forbear.runtime.steps import Ended, Executor, Signals
+from forbear.runtime.steps import Ended, Executor, Signals, transact
+from forbear.runtime.token import check_token
 from forbear.runtime.tools import Toolbox, name_of, taken_by
 from forbear.runtime.where import Where
 from forbear.runtime.worker import Passes
@@ -104,6 +106,7 @@ class Controller:
         evidence: str | os.PathLike[str] | None = None,
         keep_evidence: bool = True,
         observer: Observer | Sequence[Observer] = (),
+        token: str | None = None,
     ) -> Self:
         """Open a controller on a store.
 
@@ -125,9 +128,13 @@ class Controller:
             keep_evidence: Keep them at all. Without them the journal still says what was decided and why.
             observer: Is told each decision once (`forbear.observe`); several are told in this order. What one raises
                 breaks no call: it is warned of once and counted in `observer_errors`.
+            token: The operator token, where the store has one, for a start with policies that are looser than those that
+                the store has (`check_policies`). Take it from outside the agent's reach, or leave it out and let an
+                operator allow the policies (`forbear allow`).
 
         Raises:
             ConfigError: an option is wrong.
+            NotOperator: a token was passed and it is not that of the store.
             UsageError: an observer is none.
             SchemaTooNew: a newer release wrote the database.
             StoreError: the store cannot be opened.
@@ -151,7 +158,10 @@ class Controller:
                 threads=threads_for(opened),
                 evidence=evidence_for(opened, evidence, clock, ids, keeps=keep_evidence, at_once=worker),
                 labels=said,
+                token=token,
             )
+            if token is not None:
+                run_flow(transact(check_token(token, actor="a controller"), None), engine)
             engine.on_ready = on_ready
             engine.observe(tuple(observer) if isinstance(observer, Sequence) else (observer,))
             return cls(engine, worker=worker)
@@ -239,6 +249,19 @@ class Controller:
         except ConfigError as error:
             raise ConfigError(f"policy file {Path(path).name!r}: {error}") from None
         return tuple(self._tools.adopt(policy) for policy in found)
+
+    def check_policies(self) -> None:
+        """Compare everything that was declared so far with what the store has, instead of at each tool's first call.
+
+        Where the store has an operator token, a policy that is looser than the noted one needs it: until then no call of
+        that tool is taken, here or at its first call. A new, equal or tighter policy is taken. Each change is journalled.
+
+        Raises:
+            NotOperator: a policy is looser: the message names its fields; those before it were taken.
+            StoreError: the store cannot be read or written.
+        """
+        for policy in self._tools.policies():
+            run_flow(note_flow(self._engine, policy), self._engine)
 
     @overload
     def tool(self, fn: F, /) -> F: ...

@@ -90,6 +90,7 @@ class Engine:
         threads: ThreadPoolExecutor | None,
         evidence: EvidenceStore | None = None,
         labels: Mapping[str, str] | None = None,
+        token: str | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -128,6 +129,8 @@ class Engine:
         # Who is told of decisions, and what they are still to be told; None = nobody, nothing ever.
         self.observing: Observing | None = None
         self.untold: Sized = ()
+        # The operator token that the application has, for policies that are looser than what the store has.
+        self.token = token
         # Digests of the policies that the store knows to be in use.
         self.noted: dict[str, str] = {}
         # What the controller's own executions returned, until the store's record is all that is left of it.

@@ -1,7 +1,7 @@
 """`execute`: the tool half of an agent loop without a framework. Reads a model's calls, answers them, says what is next.
 
 All state between invocations is the list of messages (plain JSON) and the controller's store. Message shapes are in
-`codecs.py`; nothing is decided here.
+`codecs`; nothing is decided here.
 """
 
 from __future__ import annotations

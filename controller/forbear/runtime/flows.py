@@ -12,14 +12,16 @@ from typing import Final
 
 from forbear.core.decision import Inspect
 from forbear.core.events import Cancelled, Woke
+from forbear.core.policy import ToolPolicy
+from forbear.core.timing import is_within
 from forbear.core.values import Call
-from forbear.core.vocabulary import Answer, Mode
+from forbear.core.vocabulary import Answer, Effect, Mode
 from forbear.errors import StoreError
 from forbear.runtime.broken import broken_flow, ungoverned_flow, unrecorded_reply
 from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import look, remember
+from forbear.runtime.lookups import hand_out, look, remember
 from forbear.runtime.notes import keep
 from forbear.runtime.places import ready_flow, secret_flow, turn_flow
 from forbear.runtime.program import propose, tell
@@ -66,6 +68,9 @@ def propose_flow(engine: Engine, ask: Ask) -> Flow[Reply]:
         forced=ask.forced,
         truncated=ask.truncated,
     )
+    unread = yield from unread_flow(engine, root, call, policy)
+    if unread is not None:
+        return unread
     if not call.malformed and not unjudged(policy):
         # The rule judges what would run, not what the caller may still change.
         call = judge(call, (yield from judge_by(policy, frozen_arguments(call))))
@@ -92,6 +97,24 @@ def keep_flow(engine: Engine, ask: Ask, value: object) -> Flow[bool]:
         siblings=ask.siblings,
     )
     return not call.malformed and (yield from transact(remember(root, call, body), root))
+
+
+def unread_flow(engine: Engine, root: str, call: Call, policy: ToolPolicy) -> Flow[Reply | None]:
+    """Return the result of an equal write that the controller completed and that its run was never told.
+
+    In a later turn it would be done again, by a model that does not know that it was done (design section 4, step 1).
+    """
+    live = engine.world.peek(root)
+    if call.malformed or policy.effect is Effect.READ or policy.mode is Mode.OBSERVE:
+        return None
+    if live is not None and not live.ready and engine.world.is_current(live):
+        return None
+    handed = yield from transact(hand_out(root, call.run, completed=call.action), root)
+    if not handed:
+        return None
+    ready, row = handed[-1]
+    reply = engine.ready_reply(root, ready, row)
+    return replace(reply, answer=Answer.DELIVERED, step=call.step, call_id=call.call_id, ticket=None)
 
 
 # ---- call -----------------------------------------------------------------------------------------------------------
@@ -215,7 +238,7 @@ def _waits_inline(engine: Engine, reply: Reply, *, wait: bool) -> datetime | Non
     if policy.mode is Mode.OBSERVE:
         return None
     limit = policy.limits.inline_wait
-    return reply.retry_at if reply.retry_at - engine.clock.now() <= limit and limit > timedelta() else None
+    return reply.retry_at if limit > timedelta() and is_within(reply.retry_at, limit, engine.clock.now()) else None
 
 
 def _resumed(engine: Engine, root: str, reply: Reply, until: datetime) -> Flow[Reply]:

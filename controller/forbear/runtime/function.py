@@ -14,22 +14,20 @@ from inspect import BoundArguments, Parameter, Signature
 from typing import Final, cast
 
 from forbear.contract.rebuild import NotOfType, rebuild
+from forbear.contract.retries import retrying_library
 from forbear.core.identity import canonical
 from forbear.errors import ConfigError, Refused, UsageError
 from forbear.runtime.contexts import is_context
 from forbear.runtime.plain import NotJson, plain
 from forbear.runtime.tools import name_of
 
-__all__ = ["MARK", "RETRYING", "Bound", "Function", "retrying_library"]
+__all__ = ["MARK", "Bound", "Function"]
 
 # Attribute of a governed function: the tool's name.
 MARK: Final = "__forbear__"
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# Libraries whose wrappers call the wrapped function again, by top-level package of the wrapper's own module.
-RETRYING: Final = frozenset({"tenacity", "stamina", "backoff", "retrying", "retry", "retry2", "opnieuw", "riprova"})
-_MAX_LAYERS: Final = 32
 # Their equality and their type say that they are the same JSON.
 _SIMPLE: Final = frozenset({str, int, bool, type(None)})
 # What a function of one of these kinds does happens while the result is read, after it was taken for done.
@@ -393,24 +391,9 @@ def _check_kind(fn: Callable[..., object], form: object, name: str) -> None:
         raise UsageError(f"tool {name!r}: is governed already")
 
 
-def retrying_library(fn: object) -> str:
-    """Return the name of the library that repeats a function from inside, "" where none is seen."""
-    layer: object = fn
-    for _ in range(_MAX_LAYERS):
-        held = cast("object", getattr(layer, "__globals__", None))
-        module = cast("dict[str, object]", held).get("__name__") if isinstance(held, dict) else type(layer).__module__
-        package = module.partition(".")[0] if isinstance(module, str) else ""
-        if package in RETRYING:
-            return package
-        layer = getattr(layer, "__wrapped__", None)
-        if layer is None:
-            break
-    return ""
-
-
 def _check_retries(fn: Callable[..., object], name: str) -> None:
     package = retrying_library(fn)
-    if package:
+    if package is not None:
         raise ConfigError(
             f"tool {name!r}: retries inside ({package}), which multiplies attempts; take the decorator off"
         )

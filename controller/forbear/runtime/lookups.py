@@ -6,32 +6,29 @@ Generators of effects like those in `program.py`; what they store is the runtime
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from forbear.core.decision import PutKnown
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.states import Action, Completed, Run, Unknown, known_key
 from forbear.core.values import Call
+from forbear.core.vocabulary import COMPLETED
 from forbear.errors import StoreError
-from forbear.ports import JournalLine, Row
+from forbear.ports import Row
 from forbear.runtime.effects import Program, Save, belong, fetch, load, put_row, read_clock, read_scope, save
 from forbear.runtime.notes import (
     KEYS_SCOPE,
     PromptFacts,
     Ready,
     link_row,
-    policy_of,
-    policy_row,
-    policy_scope,
     prompt_of,
     result_key,
     result_row,
     run_scope,
     secret_row,
 )
+from forbear.runtime.policy_rows import KIND, policy_of, policy_scope
 from forbear.runtime.program import MAX_RACES
 from forbear.runtime.rows import run_row, tree_scope
-from forbear.store.codec import to_us
 
 
 def adopt(root: str, run: str, parent: str) -> Program[bool]:
@@ -150,38 +147,10 @@ def keep_secret(new: bytes) -> Program[bytes]:
     return new if row is None else row.body
 
 
-POLICY_NEW: Final = "policy.noted"
-POLICY_CHANGED: Final = "policy.changed"
-
-
-def note_policy(policy: ToolPolicy) -> Program[None]:
-    """Remember what was declared about a tool; a policy with another digest than last time is journalled."""
-    scope = policy_scope(policy.name)
-    for _ in range(MAX_RACES):
-        found = yield from read_scope(scope)
-        new = policy_row(policy)
-        old = next((row for row in found.rows if row.kind == "policy"), None)
-        if old is not None and old.body == new.body:
-            return
-        now = yield from read_clock()
-        line = JournalLine(
-            at_us=to_us(now),
-            scope=scope,
-            run="",
-            rule=POLICY_NEW if old is None else POLICY_CHANGED,
-            tool=policy.name,
-            action="",
-            request_id="",
-            body=new.body,
-        )
-        if (yield from put_row(new, version=found.version, journal=(line,))):
-            return
-
-
 def noted_policy(tool: str, limits: Limits) -> Program[ToolPolicy | None]:
     """Return a tool as it was last declared by anybody."""
     found = yield from read_scope(policy_scope(tool))
-    row = next((row for row in found.rows if row.kind == "policy"), None)
+    row = next((row for row in found.rows if row.kind == KIND), None)
     return None if row is None else policy_of(row, limits)
 
 
@@ -190,11 +159,21 @@ def prompt_facts(root: str, ticket: str) -> Program[PromptFacts]:
     return prompt_of((yield from fetch(tree_scope(root), "prompt", ticket)))
 
 
-def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:
-    """Return the results that became ready for a run, each once, with what was recorded of them."""
+def hand_out(root: str, run: str, *, completed: str = "") -> Program[tuple[tuple[Ready, Row | None], ...]]:
+    """Return the results that became ready for a run, each once, with what was recorded of them.
+
+    Args:
+        root: Root of the run's tree.
+        run: The run.
+        completed: Only completed results of this action; "" = all.
+    """
     for _ in range(MAX_RACES):
         live = yield from load(root)
-        mine = tuple(ready for _, ready in sorted(live.ready.items()) if ready.run == run)
+        mine = tuple(
+            ready
+            for _, ready in sorted(live.ready.items())
+            if ready.run == run and (not completed or (ready.action == completed and ready.told.outcome in COMPLETED))
+        )
         if not mine:
             return ()
         found: list[tuple[Ready, Row | None]] = []

@@ -1,4 +1,4 @@
-"""Rows that only the runtime knows: turn ids, child runs, results, what waits to be handed out, prompts, policies.
+"""Rows that only the runtime knows: turn ids, child runs, results, what waits to be handed out, prompts.
 
 They are JSON of plain values. Nothing is read from or written to a store here, and nothing is decided.
 """
@@ -6,13 +6,12 @@ They are JSON of plain values. Nothing is read from or written to a store here, 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from forbear.core.policy import Arguments, Limits, ToolPolicy
 from forbear.core.values import Envelope
-from forbear.core.vocabulary import Answer, Effect
+from forbear.core.vocabulary import Answer
 from forbear.errors import StoreError
 from forbear.ports import Row
 from forbear.runtime.results import is_small
@@ -49,15 +48,19 @@ def _json(row: Row) -> object:
     return parsed
 
 
-class _Fields:
-    """The members of a stored JSON object, read by type."""
+class Fields:
+    """The members of a stored JSON object, read by type.
+
+    Raises:
+        StoreError: the row holds no JSON object.
+    """
 
     def __init__(self, row: Row) -> None:
         parsed = _json(row)
         if not isinstance(parsed, dict):
             raise StoreError(f"stored row of kind {row.kind!r} must hold an object")
         self._kind = row.kind
-        self._members = cast("dict[str, object]", parsed)
+        self.members: Mapping[str, object] = cast("dict[str, object]", parsed)
 
     def get(self, name: str, kind: type[T]) -> T:
         """Return a member.
@@ -65,14 +68,14 @@ class _Fields:
         Raises:
             StoreError: it is not there, or of another type.
         """
-        value = self._members.get(name)
+        value = self.members.get(name)
         if not isinstance(value, kind):
             raise StoreError(f"stored row of kind {self._kind!r}, field {name!r}: must be a {kind.__name__}")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        return _texts(self._kind, self._members.get(name))
+        return _texts(self._kind, self.members.get(name))
 
 
 def _texts(kind: str, value: object) -> tuple[str, ...]:
@@ -145,60 +148,8 @@ def prompt_of(row: Row | None) -> PromptFacts:
     """Return what is remembered of a prompt."""
     if row is None:
         return PromptFacts()
-    fields = _Fields(row)
+    fields = Fields(row)
     return PromptFacts(reproposes=fields.get("reproposes", bool), before=fields.get("before", int))
-
-
-def policy_scope(tool: str) -> str:
-    """Return the scope of what was declared about a tool when it was last used."""
-    return f"policy:{tool}"
-
-
-def policy_row(policy: ToolPolicy) -> Row:
-    """Return the row by which a process that declares nothing (an operator's) knows a tool: names only, no functions."""
-    target = policy.target
-    pairs = () if target is None or callable(target) else target
-    kept = {
-        "digest": policy.digest,
-        "effect": policy.effect.value,
-        "operation": policy.operation,
-        "targeted": target is not None,
-        "canonical": [name for name, _ in pairs],
-        "arguments": [argument for _, argument in pairs],
-        "ignore": list(policy.ignore),
-        "secret": list(policy.secret),
-        "approval": policy.approval if isinstance(policy.approval, str) else "always",
-        "grant_ttl": policy.limits.grant_ttl.total_seconds(),
-        "approval_ttl": policy.limits.approval_ttl.total_seconds(),
-    }
-    return Row(scope=policy_scope(policy.name), kind="policy", key=policy.name, body=json.dumps(kept).encode())
-
-
-def policy_of(row: Row, limits: Limits) -> ToolPolicy:
-    """Return a tool as a process that declares nothing knows it; what was a function is treated as strictly as may be."""
-    fields = _Fields(row)
-    pairs = tuple(zip(fields.texts("canonical"), fields.texts("arguments"), strict=True))
-    # A target that was a function is not known here: the call is covered by every target hold of its operation.
-    target = pairs or (_no_target if fields.get("targeted", bool) else None)
-    return ToolPolicy(
-        name=row.key,
-        effect=Effect(fields.get("effect", str)),
-        operation=fields.get("operation", str),
-        target=target,
-        ignore=fields.texts("ignore"),
-        secret=fields.texts("secret"),
-        approval=fields.get("approval", str),
-        limits=replace(
-            limits,
-            grant_ttl=timedelta(seconds=fields.get("grant_ttl", float)),
-            approval_ttl=timedelta(seconds=fields.get("approval_ttl", float)),
-        ),
-        digest=fields.get("digest", str),
-    )
-
-
-def _no_target(_arguments: Arguments) -> object:
-    return None
 
 
 def link_row(run: str, root: str) -> Row:
@@ -256,7 +207,7 @@ _READY_FIELDS: Final = (
 
 def ready_of(row: Row) -> Ready:
     """Return a result that waits to be handed out."""
-    fields = _Fields(row)
+    fields = Fields(row)
     told = decode(fields.get("told", str).encode())
     if not isinstance(told, Envelope):
         raise StoreError("stored row of kind 'ready' must hold an Envelope")

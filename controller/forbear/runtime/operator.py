@@ -23,10 +23,11 @@ from forbear.ports import Clock, Ids, Row
 from forbear.runtime.calls import frozen_arguments, rebuilt
 from forbear.runtime.controller import Controller
 from forbear.runtime.display import MAX_SHOWN, Shown, shown
+from forbear.runtime.drift import allow_policy
 from forbear.runtime.engine import Engine
 from forbear.runtime.lookups import prompt_facts
 from forbear.runtime.overview import RunView, run_view_flow
-from forbear.runtime.pending import KINDS, Pending, is_listed, pending_flow, policy_flow
+from forbear.runtime.pending import KINDS, POLICY, Pending, is_listed, pending_flow, policy_flow
 from forbear.runtime.perform import run_flow
 from forbear.runtime.places import place_flow
 from forbear.runtime.program import tell, tell_tree
@@ -323,6 +324,16 @@ class Operator:
             raise UsageError("lift: must name a ticket or a run")
         self._do(self._lift(ticket, run, actor or self._actor))
 
+    def allow(self, ticket: str, fingerprint: str, *, actor: str | None = None) -> tuple[str, ...]:
+        """Let a looser policy take the place of the one that the store has, and return the fields that changed.
+
+        Raises:
+            NotOperator: the store has an operator token, and this object was not given it; nothing was changed.
+            UsageError: the ticket is not that of a policy that waits, or another policy waits there; nothing was changed.
+            StoreError: the store cannot be written; nothing was changed.
+        """
+        return self._do(self._allow(ticket, fingerprint, actor or self._actor))
+
     # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _find(self, ticket: str, kind: str) -> Row | None:
@@ -377,6 +388,14 @@ class Operator:
         if decided.decision.rule in STALE:
             raise UsageError(f"ticket {ticket!r}: was answered by somebody else")
         return engine.answer(decided, asked)
+
+    def _allow(self, ticket: str, fingerprint: str, actor: str) -> Flow[tuple[str, ...]]:
+        yield from self._check(actor)
+        row = self._find(ticket, POLICY)
+        if row is None or row.kind != POLICY:
+            raise UsageError(f"ticket {ticket!r}: is not that of a policy that waits (unknown, or over already)")
+        changes = yield from transact(allow_policy(row.key, ticket, fingerprint, actor=actor), None)
+        return tuple(one.field for one in changes)
 
     def _resolve(self, ticket: str, verdict: Verdict, actor: str) -> Flow[Reply]:
         engine = self._engine

@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from forbear.core.identity import canonical
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, AwaitingApproval, Hold, Parked, Unknown, Waiting
 from forbear.core.vocabulary import Cause, Scope
 from forbear.ports import Row
 from forbear.runtime.display import Shown, shown
+from forbear.runtime.drift import drifts, named, value_of
 from forbear.runtime.engine import Engine
 from forbear.runtime.lookups import find_root, noted_policy, parent_of, prompt_facts
+from forbear.runtime.policy_rows import noted_of
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
+from forbear.store.codec import from_us
 
-# Kinds of rows that carry a ticket.
-KINDS: Final = frozenset({"action", "hold"})
+# Kinds of rows that carry a ticket; POLICY: a looser policy that was refused.
+POLICY: Final = "policy"
+KINDS: Final = frozenset({"action", "hold", POLICY})
 _MAX_PATH: Final = 32
 
 
@@ -29,7 +34,7 @@ _MAX_PATH: Final = 32
 class Pending:
     """One thing that waits for a person or the clock."""
 
-    # approval, granted, wait, unknown or hold.
+    # approval, granted, wait, unknown, hold or policy.
     kind: str
     ticket: str
     tool: str
@@ -42,7 +47,7 @@ class Pending:
     code: str
     # What the run was told, in one line.
     message: str
-    # Digest of exactly this call; an answer must carry it.
+    # Digest of exactly this call (of this policy); an answer must carry it.
     fingerprint: str
     arguments: tuple[Shown, ...]
     since_at: datetime
@@ -71,6 +76,8 @@ def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:
     """Return one thing that waits; its arguments are shown up to `limit` characters each (None = whole)."""
     if row.kind == "hold":
         return (yield from held_flow(engine, stored(row, Hold)))
+    if row.kind == POLICY:
+        return _refused(row, limit)
     action = stored(row, Action)
     root = row.scope.removeprefix("tree:")
     call, phase = action.call, action.phase
@@ -107,6 +114,28 @@ def pending_flow(engine: Engine, row: Row, limit: int | None) -> Flow[Pending]:
         due_at=due_at,
         prompts_before=before,
         request_id="" if told is None else told.request_id,
+    )
+
+
+def _refused(row: Row, limit: int | None) -> Pending:
+    """Return a looser policy that waits for an operator: what each of its looser fields would be."""
+    note = noted_of(row)
+    refused = note.refused
+    assert refused is not None, "a policy's row carries a ticket only while another one waits"
+    looser = [one for one in drifts(note, refused.policy) if one.looser]
+    return Pending(
+        kind=POLICY,
+        ticket=refused.ticket,
+        tool=row.key,
+        source="",
+        run="",
+        path=(),
+        rule="",
+        code="",
+        message=named(looser),
+        fingerprint=refused.policy.digest,
+        arguments=shown(canonical({one.field: value_of(refused.policy, one.field) for one in looser}), (), limit=limit),
+        since_at=from_us(refused.at_us),
     )
 
 

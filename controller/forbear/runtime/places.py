@@ -13,9 +13,10 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Running
 from forbear.errors import UsageError
 from forbear.ports import Row
+from forbear.runtime.drift import note_policy
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import actions_of, adopt, find_root, keep_secret, look, note_policy, own
+from forbear.runtime.lookups import actions_of, adopt, find_root, keep_secret, look, own
 from forbear.runtime.perform import INSIDE
 from forbear.runtime.program import tell, tell_tree
 from forbear.runtime.rows import stored
@@ -124,10 +125,20 @@ def ready_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[str]:
     """Know what a decision needs to know beforehand: the run's place, dead attempts of its tree, the noted policy."""
     root = yield from place_flow(engine, ask.run, ask.parent, ask.principal)
     yield from recover_flow(engine, root)
-    if engine.noted.get(policy.name) != policy.digest:
-        yield from transact(note_policy(policy), None)
-        engine.noted[policy.name] = policy.digest
+    yield from note_flow(engine, policy)
     return root
+
+
+def note_flow(engine: Engine, policy: ToolPolicy) -> Flow[None]:
+    """Let the store know what is declared about a tool, once; nothing of the tool starts before.
+
+    Raises:
+        NotOperator: the policy is looser than what the store has, which needs the operator token of the store.
+    """
+    if engine.noted.get(policy.name) != policy.digest:
+        program = note_policy(policy, engine.limits, token=engine.token, ids=engine.ids)
+        yield from transact(program, None)
+        engine.noted[policy.name] = policy.digest
 
 
 def prepare_flow(engine: Engine, ask: Ask, policy: ToolPolicy) -> Flow[None]:

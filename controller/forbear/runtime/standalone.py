@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -48,6 +48,7 @@ from forbear.core.states import (
     Unknown,
     Waiting,
 )
+from forbear.core.timing import is_within
 from forbear.core.values import Envelope
 from forbear.core.view import view_text
 from forbear.errors import UsageError
@@ -86,6 +87,10 @@ class NextStep:
     envelope: Envelope
     # RETRY_AT: not before this instant, aware UTC; floor, margin and jitter are in it.
     retry_at: datetime | None = None
+
+    def is_within(self, wait_for: timedelta, now: datetime) -> bool:
+        """Say whether the call may be executed once more after a wait of at most so long; margin and jitter aside."""
+        return self.retry_at is not None and is_within(self.retry_at, wait_for, now)
 
     def for_model(self) -> str:
         """Return what a model may see of it, as JSON."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from forbear.contract import tool_policy
+from forbear.contract.declare import policy_digest
 from forbear.contract.limits import limits_from, nearest
 from forbear.contract.named import Kind, named_in, unknown_arguments
 from forbear.core.policy import Limits, ToolPolicy
@@ -80,10 +81,8 @@ class Toolbox:
             ConfigError: it names an argument that the tool does not have; nothing was declared.
         """
         self.check(policy)
-        if policy.limits == Limits():
-            policy = replace(policy, limits=self._limits)
-        if self._mode is Mode.OBSERVE:
-            policy = replace(policy, mode=Mode.OBSERVE)
+        inherited = replace(policy, limits=self._limits) if policy.limits == Limits() else policy
+        policy = self._as_used(policy, inherited)
         self._put(policy)
         return policy
 
@@ -218,7 +217,13 @@ class Toolbox:
         if isinstance(own, Mapping):
             own = limits_from(cast("Mapping[str, object]", own), self._limits)
         policy = tool_policy(name, **{**fields, "limits": own})
-        return replace(policy, mode=Mode.OBSERVE) if self._mode is Mode.OBSERVE else policy
+        return self._as_used(policy, policy)
+
+    def _as_used(self, declared: ToolPolicy, used: ToolPolicy) -> ToolPolicy:
+        """Return a policy as it is used here; what differs from the declared one is in its digest."""
+        if self._mode is Mode.OBSERVE:
+            used = replace(used, mode=Mode.OBSERVE)
+        return used if used == declared else replace(used, digest=policy_digest(used, {"declared": declared.digest}))
 
     def remember(self, policy: ToolPolicy) -> None:
         """Know a tool that this process does not declare by what another one declared."""

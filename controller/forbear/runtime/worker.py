@@ -13,7 +13,7 @@ from typing import Final
 from forbear.core.policy import ToolPolicy
 from forbear.core.states import Action, Approved, Parked, Unknown, Waiting
 from forbear.core.vocabulary import Mode, Verdict
-from forbear.errors import UsageError
+from forbear.errors import NotOperator, UsageError
 from forbear.runtime.calls import frozen_arguments
 from forbear.runtime.ends import CHECKS
 from forbear.runtime.engine import Ask, Engine
@@ -21,8 +21,9 @@ from forbear.runtime.flows import call_flow, run_attempt, wake_flow
 from forbear.runtime.inspection import check_arguments, inspected_flow, is_about_one_thing, verdict_flow
 from forbear.runtime.lookups import actions_of, look
 from forbear.runtime.observing import Traced
+from forbear.runtime.pending import policy_flow
 from forbear.runtime.perform import arun_flow, run_flow
-from forbear.runtime.places import recover_flow
+from forbear.runtime.places import note_flow, recover_flow
 from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
@@ -148,13 +149,34 @@ class Passes:
             case _:
                 # A prompt expired, or the row changed since: no tool is run for it.
                 return True
+        if not self._is_noted(policy):
+            return False
         if not executes or tools.executor(needed, run) is not None:
             return True
         return self._warn(needed)
 
+    def _is_noted(self, policy: ToolPolicy) -> bool:
+        """Say whether the store takes what is declared here about a tool; what is due waits where it does not.
+
+        A tool that is not declared here is what the store has of it.
+        """
+        try:
+            if self._engine.tools.is_declared(policy.name):
+                run_flow(note_flow(self._engine, policy), self._engine)
+            else:
+                run_flow(policy_flow(self._engine, policy.name), self._engine)
+        except NotOperator as error:
+            if policy.name not in self._warned:
+                self._warned.add(policy.name)
+                warn_beside(f"what is due does not run: {error}", stacklevel=2)
+            return False
+        return True
+
     def _can_look(self, policy: ToolPolicy, run: str, *, executes: bool) -> bool:
         """Say whether an unknown outcome can be looked for (or the write repeated with its key) in this process."""
         tools = self._engine.tools
+        if not self._is_noted(policy):
+            return False
         if policy.idempotency_key is not None and (not executes or tools.executor(policy.name, run) is not None):
             return True
         if policy.inspect is None:

@@ -15,11 +15,11 @@ import tenacity
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
+from forbear.contract.retries import retrying_library, without_retries
 from forbear_adapters._kit.extras import Extra
 from forbear_adapters._kit.lines import Line, Once, user_line
 from forbear_adapters._kit.messages import content_of, is_halted, message_id, messages_of, step_of, turn_of
 from forbear_adapters._kit.pause import Prompt, decisions, payload
-from forbear_adapters._kit.retries import retrying_library, without_retries
 from forbear_adapters._kit.runs import inside, run_of
 from forbear_adapters.langchain.mapping import forced_by
 

@@ -272,3 +272,11 @@ def test_as_the_library_reads_it(
     assert error_read["metadata"] == {name: "" for name in metadata if name}
     assert violations["fieldViolations"] == [{"field": name} for name in fields if name]
     assert failures["violations"] == [{}]
+
+
+@pytest.mark.parametrize("before", [0, 300, 9_000])
+def test_a_pushback_behind_other_fields_still_forbids(judge: Any, before: int) -> None:
+    """No number of other fields hides that the server forbids a second call."""
+    others = [(f"x-{number}", "5") for number in range(before)]
+    said = judge(error("UNAVAILABLE", b"", *others, ("grpc-retry-pushback-ms", "-1")))
+    assert said.recovery is Recovery.DO_NOT_RETRY

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forbear.core.identity import digest
-from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, not_before, retry_at
+from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, is_within, not_before, retry_at
 
 NOW = datetime(2026, 9, 6, tzinfo=UTC)
 KEYS = st.text().map(lambda text: digest("action", text))
@@ -31,6 +31,13 @@ def test_margin_and_jitter_are_bounded(wait: timedelta, key: str) -> None:
     assert retry_at(NOW + wait, NOW, key) <= base + room
     assert timedelta(seconds=1) == LEAST_ROOM
     assert timedelta(seconds=60) == MOST_ROOM
+
+
+@given(st.timedeltas(min_value=timedelta(seconds=1), max_value=timedelta(days=2)), KEYS)
+def test_margin_and_jitter_make_no_wait_too_long(wait: timedelta, key: str) -> None:
+    """A reset that is within what may be waited is within it with its margin and jitter; one far behind it is not."""
+    assert is_within(retry_at(NOW + wait, NOW, key), wait, NOW)
+    assert not is_within(retry_at(NOW + wait * 1.2 + timedelta(seconds=1), NOW, key), wait, NOW)
 
 
 def test_the_same_key_gives_the_same_instant_and_different_keys_spread() -> None:

@@ -82,6 +82,15 @@ def test_a_short_wait_is_waited_inside_the_call_and_the_retry_answers_it(
     assert controller.next_due_at is None
 
 
+def test_a_failure_without_a_time_is_waited_for_inside_the_call(opened: Any, clock: Any, scripted: Any) -> None:
+    """`default_wait` is as long as `inline_wait`: the margin of the retry does not send it to the worker."""
+    controller = opened(clock=type(clock)(auto_advance=True))
+    controller.declare("find", effect="read")
+    tool = scripted(TimeoutError("slow"), {"id": 7})
+    assert controller.call("find", {"id": 1}, run="r", execute=tool).value == {"id": 7}
+    assert tool.count == 2
+
+
 def test_a_wait_is_not_waited_where_the_caller_says_so(desk: Any, clock: Any, scripted: Any) -> None:
     """`wait=False` answers at once with the ticket, and the store keeps the wake-up."""
     tool = scripted(RATE, {"id": 7})
@@ -98,6 +107,45 @@ def test_a_long_wait_is_pending_and_never_waited_inside_the_call(desk: Any, scri
     reply = desk.call("place", {"id": 1}, run="r", execute=tool)
     assert reply.answer is Answer.PENDING
     assert "waits" in reply.for_user()
+
+
+LATER = Refused("RATE_LIMITED", recovery="retry_after", retry_after_seconds=60)
+
+
+def test_a_write_that_the_run_was_never_told_of_is_delivered_in_a_later_turn(
+    desk: Any, clock: Any, scripted: Any
+) -> None:
+    """The controller made the retry while nobody looked: the model that asks again gets its result, once."""
+    tool = scripted(LATER, {"id": 7}, {"id": 8})
+    desk.bind("place", tool)
+    desk.call("place", {"id": 1}, run="r", step="1")
+    clock.advance(120)
+    desk.work()
+    desk.run("r").new_turn()
+    reply = desk.call("place", {"id": 1}, run="r", step="2", call_id="c")
+    assert (reply.answer, reply.value, reply.step, reply.call_id) == (Answer.DELIVERED, {"id": 7}, "2", "c")
+    assert tool.count == 2
+    assert desk.run("r").inbox() == []
+    assert desk.call("place", {"id": 1}, run="r", step="3").value == {"id": 8}
+
+
+def test_only_the_write_itself_is_delivered_and_only_where_nobody_was_told(
+    desk: Any, clock: Any, scripted: Any
+) -> None:
+    """Another write runs; after the inbox was read an equal one in a new turn is wanted, and runs; so does a read."""
+    desk.declare("find", effect="read")
+    tool, find = scripted(LATER, {"id": 7}), scripted(LATER, {"at": 1}, {"at": 2})
+    desk.bind("place", tool)
+    desk.bind("find", find)
+    desk.call("place", {"id": 1}, run="r", step="1")
+    desk.call("find", {}, run="r", step="1")
+    clock.advance(120)
+    desk.work()
+    desk.run("r").new_turn()
+    assert desk.call("place", {"id": 2}, run="r", step="2").answer is Answer.EXECUTED
+    assert desk.call("find", {}, run="r", step="2").value == {"at": 2}
+    assert {one.tool for one in desk.run("r").inbox()} == {"place", "find"}
+    assert desk.call("place", {"id": 1}, run="r", step="3").answer is Answer.EXECUTED
 
 
 def test_a_lost_write_is_unknown_and_is_not_repeated(desk: Any, scripted: Any) -> None:
@@ -373,6 +421,7 @@ def test_an_idempotency_key_goes_into_its_argument_only_at_execution(
     controller.call("pay", {"n": 1}, run="r", step="a", call_id="1")
     clock.advance(120)
     controller.work()
+    assert [reply.value for reply in controller.run("r").inbox()] == [{"id": 1}]
     controller.call("pay", {"n": 1}, run="r", step="b", call_id="2")
     keys = [call["idem"] for call in tool.received]
     assert keys[0] == keys[1] != keys[2]

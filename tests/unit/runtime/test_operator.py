@@ -192,6 +192,7 @@ def test_a_verdict_of_a_person_changes_the_next_idempotency_key(agent: Any, othe
     agent.call("send", {"to": "a"}, run="r", turn="1")
     (unknown,) = [one for one in other.pending() if one.kind == "unknown"]
     other.resolve(unknown.ticket, "applied")
+    assert len(agent.run("r").inbox()) == 1
     agent.call("send", {"to": "a"}, run="r", turn="2")
     keys = [call["idem"] for call in tool.received]
     assert len(set(keys)) == 2

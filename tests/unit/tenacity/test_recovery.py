@@ -151,6 +151,17 @@ def test_a_long_wait_is_not_waited(clock: ManualClock, slept: Slept, mode: Any) 
     assert (tool.count, slept.seconds) == (1, [])
 
 
+@BOTH
+def test_a_temporary_failure_without_a_time_is_tried_again_as_it_stands(
+    clock: ManualClock, slept: Slept, mode: Any
+) -> None:
+    """`default_wait` is as long as `inline_wait`: the margin of the retry does not make it too long to be waited for."""
+    tool = Tool(TimeoutError("slow"), {"id": 1})
+    assert run(tool, clock, slept, mode=mode, effect="read") == {"id": 1}
+    assert tool.count == 2
+    assert 5 <= slept.seconds[0] <= 6
+
+
 def test_inline_wait_is_the_callers_choice(clock: ManualClock, slept: Slept) -> None:
     """A longer `inline_wait` waits longer."""
     tool = Tool(LATER, 5)
@@ -165,9 +176,7 @@ def test_a_lost_write_is_not_repeated_and_a_lost_read_is(clock: ManualClock, sle
     envelope = run(write, clock, slept, mode=mode, effect="write")
     assert (envelope.outcome, write.count) == (Outcome.UNKNOWN, 1)
     read = Tool(TimeoutError("slow"), {"id": 1})
-    assert run(read, clock, slept, mode=mode, effect="read", limits={"inline_wait": 10}, inline_wait=timedelta(10)) == {
-        "id": 1
-    }
+    assert run(read, clock, slept, mode=mode, effect="read") == {"id": 1}
     assert read.count == 2
 
 

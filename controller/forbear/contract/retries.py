@@ -1,7 +1,8 @@
 """Find retries inside a tool: a retry in the function times a retry outside is more calls than either allows.
 
 Only wrappers of known retry libraries can be seen: a decorator that keeps no `__wrapped__` and a client that repeats
-requests by itself (an HTTP transport, an SDK's `max_retries`) cannot. No function is called or imported here.
+requests by itself (an HTTP transport, an SDK's `max_retries`) cannot. No function is called or imported here, and what to
+do about a retry is decided by whoever asks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-__all__ = ["retrying_library", "without_retries"]
+__all__ = ["LIBRARIES", "retrying_library", "without_retries"]
 
 # Libraries whose wrappers repeat the wrapped function, by top-level package of the wrapper's own module.
 LIBRARIES: Final = frozenset({"tenacity", "stamina", "backoff", "retrying", "retry", "retry2", "opnieuw", "riprova"})
