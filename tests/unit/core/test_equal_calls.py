@@ -13,7 +13,18 @@ from forbear.core.events import Edited, Granted, Proposed, Woke
 from forbear.core.phases.apart import apart
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import Action, Approved, AwaitingApproval, Completed, Fresh, Parked, Phase, Running, Unknown
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Completed,
+    Fresh,
+    Parked,
+    Phase,
+    Running,
+    Unknown,
+    action_of,
+)
 from forbear.core.values import Call, Grant
 from forbear.core.vocabulary import Answer
 from tests.model.calls import ALLOW, ALWAYS, ASK, RESULTS, T0, call
@@ -198,7 +209,8 @@ def test_an_edit_into_another_tool_is_asked_by_the_rule_that_asks_about_it() -> 
     phase = story.s.actions[kept.action].phase
     assert isinstance(phase, AwaitingApproval)
     assert phase.rule == ASK.rule
-    assert not any(kept.action in hold.parked for hold in story.s.holds.values())
+    places = [place for hold in story.s.holds.values() for place in hold.parked]
+    assert [action_of(place) for place in places] == [first.action]
 
 
 def test_a_framework_that_asks_by_itself_runs_exactly_the_call_that_it_asked_about() -> None:
