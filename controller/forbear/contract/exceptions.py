@@ -278,7 +278,7 @@ def _transport(facts: RaisedFacts, case: Case, path: list[str], table: Classes) 
         if behind:
             return f.no_answer(case.effect) if not case.writes else f.unknown(case.effect)
         if case.writes and case.may_repeat:
-            # Twice does no harm: nobody has to find out whether it happened (decision 41).
+            # Twice does no harm: nobody has to find out whether it happened (decision 43).
             return found(_REPAIR, "TOOL_ERROR", outcome=Outcome.FAILED, executed=Executed.UNKNOWN)
         return f.unknown(case.effect)
     if (facts.unsent or _not_sent(facts, path, table)) and _may_claim(facts):

@@ -16,7 +16,7 @@ _MAX_BASES: Final = 24
 _MAX_ARGUMENTS: Final = 4
 # The tool's own mistakes, where no boundary was reached (design section 5).
 _OWN_CODE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
-# The operating system's answer that a file is not there, or is there already (decision 40).
+# The operating system's answer that a file is not there, or is there already (decision 42).
 _FILES: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 # Attributes in which libraries keep the exception behind the exception.
 _HIDDEN_CAUSES: Final = ("reason", "orig", "os_error", "last_exc")
