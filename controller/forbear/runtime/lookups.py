@@ -166,12 +166,13 @@ def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...
         mine = tuple(ready for _, ready in sorted(live.ready.items()) if ready.run == run)
         if not mine:
             return ()
-        found: list[tuple[Ready, Row | None]] = []
+        rows: list[Row | None] = []
         for ready in mine:
-            found.append((ready, (yield from _recorded(root, ready))))
+            row = yield from _recorded(root, ready)
+            rows.append(row)
         now = yield from read_clock()
         if (yield from save(Save(live=live, now=now, event="hand_out", drops=_drops(root, mine)))):
-            return tuple(found)
+            return tuple(zip(mine, rows, strict=True))
     raise StoreError(f"the results of run {run!r} lost {MAX_RACES} races against other writers")
 
 
