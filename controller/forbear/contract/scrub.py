@@ -75,7 +75,8 @@ class Scrub:
         known = [one for one in secrets if one]
         self._withholds = any(len(one) < MIN_SECRET for one in known)
         forms: set[str] = set()
-        for one in dict.fromkeys((*known, *(line for one in known for line in _lines(one)))):
+        lines = [line for one in known for line in _lines(one)]
+        for one in dict.fromkeys((*known, *lines)):
             forms |= {one, quote(one, safe=""), quote(one), quote_plus(one), json.dumps(one)[1:-1], repr(one)[1:-1]}
             raw = one.encode("utf-8", "surrogatepass")
             forms.add(raw.hex())
