@@ -16,7 +16,7 @@ MAX_DEPTH = 64
 ABSENT = "-"
 INFINITE = float("inf")
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
 class NotCanonical(UsageError):

@@ -140,7 +140,7 @@ def _refusal(envelope: Envelope) -> dict[str, object]:
 # What goes first when a view is too large: lists, then the message, then single words. Never ids, code, recovery.
 _LISTS: Final = ("fields", "alternative_tools", "invalid_fields")
 _WORDS: Final = ("operation", "http_status", "remaining", "limit", "constraint", "required_permission", "approval_url",
-                 "precondition", "until")  # fmt: skip
+                 "precondition")  # fmt: skip
 
 
 def _bounded(shown: dict[str, object]) -> dict[str, object]:

@@ -55,18 +55,17 @@ def is_small(value: object, limit: int) -> bool:
     """
     if type(value) in _TEXTS:
         return len(cast("str", value)) <= limit
+    if type(value) not in _NESTING:
+        return True
     left = limit
-    todo = [value]
+    todo = [cast("dict[object, object] | list[object]", value)]
     for one in todo:
-        if type(one) not in _NESTING:
-            continue
-        left -= len(cast("list[object]", one))
+        left -= len(one)
         if left < 0:
             return False
-        members: Iterable[object] = cast("list[object]", one)
-        if isinstance(one, dict):
-            members = cast("dict[object, object]", one).values()
-        todo += [member for member in members if type(member) in _NESTING]
+        members: Iterable[object] = one.values() if isinstance(one, dict) else one
+        if not _NESTING.isdisjoint(map(type, members)):
+            todo += [cast("list[object]", member) for member in members if type(member) in _NESTING]
     return True
 
 

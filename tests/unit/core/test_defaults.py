@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from forbear.core import decision, draft, events, holds, identity, policy, repair, settle, states, timing, values
+from forbear.core import decision, draft, events, holds, identity, policy, repair, settle, states, timing, values, view
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.vocabulary import COMPLETED, Cause, Effect, Gate, Mode, Outcome, Trust
 
@@ -186,6 +186,7 @@ def test_named_numbers() -> None:
     assert settle.SAME_RESULT_GAP == repair.FIRST_LOOK == timedelta(seconds=1)
     assert (draft.MAX_TARGETS, identity.MAX_DEPTH, identity.ABSENT) == (64, 64, "-")
     assert states.FRAMEWORK == "framework"
+    assert view.MAX_REFUSAL_BYTES == 480
 
 
 def test_what_is_completed_and_what_is_shared() -> None:

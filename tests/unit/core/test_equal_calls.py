@@ -13,7 +13,18 @@ from forbear.core.events import Edited, Granted, Proposed, Woke
 from forbear.core.phases.apart import apart
 from forbear.core.policy import Limits, ToolPolicy
 from forbear.core.rules import Rule
-from forbear.core.states import Action, Approved, AwaitingApproval, Completed, Fresh, Parked, Phase, Running, Unknown
+from forbear.core.states import (
+    Action,
+    Approved,
+    AwaitingApproval,
+    Completed,
+    Fresh,
+    Parked,
+    Phase,
+    Running,
+    Unknown,
+    action_of,
+)
 from forbear.core.values import Call, Grant
 from forbear.core.vocabulary import Answer
 from tests.model.calls import ALLOW, ALWAYS, ASK, RESULTS, T0, call
@@ -198,7 +209,8 @@ def test_an_edit_into_another_tool_is_asked_by_the_rule_that_asks_about_it() -> 
     phase = story.s.actions[kept.action].phase
     assert isinstance(phase, AwaitingApproval)
     assert phase.rule == ASK.rule
-    assert not any(kept.action in hold.parked for hold in story.s.holds.values())
+    places = [place for hold in story.s.holds.values() for place in hold.parked]
+    assert [action_of(place) for place in places] == [first.action]
 
 
 def test_a_framework_that_asks_by_itself_runs_exactly_the_call_that_it_asked_about() -> None:
@@ -231,3 +243,32 @@ def test_a_yes_is_good_under_the_policy_that_it_was_given_under() -> None:
         story.feed(made, yes(ticket, made))
         story.s = replace(story.s, policy=replace(GATED, digest=now_under))
         assert story.propose(made).rule is rule
+
+
+def test_a_run_whose_yes_expired_hears_what_becomes_of_the_question_that_is_asked_anew() -> None:
+    """Another run asks: the one that was asked first is told that its yes is over, and waits with the other one."""
+    story, made, ticket = asked(GATED)
+    story.feed(made, Granted(ticket=ticket, fingerprint=made.fingerprint, actor="p", reproposes=True))
+    child = replace(made, run="child", verdict=ALWAYS, step="s9", call_id="c9")
+    decision = story.feed(
+        replace(child, verdict=ALLOW), Proposed(call=replace(child, verdict=ALLOW)), Limits().grant_ttl
+    )
+    assert decision.answer is Answer.EXECUTED
+    assert [joined.run for joined in story.s.actions[made.action].joined] == ["root"]
+
+
+def test_who_joined_a_question_hears_of_the_words_that_a_person_ran_instead() -> None:
+    """The person changed what does not change the meaning: it is the same call, and the other run waits for it."""
+    policy = replace(GATED, ignore=("memo",))
+    story = Story(policy)
+    made, other = (replace(call(policy, {"desk": "a", "memo": memo}), verdict=ALWAYS) for memo in (1, 2))
+    ticket = story.propose(made).ticket
+    assert ticket is not None
+    story.propose(replace(made, run="child"))
+    words = replace(other, step="s1", call_id="c1")
+    edit = Edited(ticket=ticket, fingerprint=made.fingerprint, actor="p", call=words, reproposes=False, new_ticket="n")
+    assert story.feed(made, edit).rule is Rule.EDITED
+    assert story.feed(made, Woke(call=words)).rule is Rule.EXECUTED_ON_GRANT
+    decision = story.result(made, RESULTS["ok"](T0))
+    told = [command.call.run for command in decision.commands if isinstance(command, Announce) and command.call]
+    assert told == ["child"]

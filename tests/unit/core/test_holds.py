@@ -10,7 +10,7 @@ import pytest
 from forbear.core.decision import Snapshot
 from forbear.core.holds import covering, matches, narrow, not_kept, place, tell
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import Hold, Tree, hold_key
+from forbear.core.states import Hold, Tree, action_of, hold_key, place_key
 from forbear.core.values import Call, RuleVerdict
 from forbear.core.vocabulary import Cause, Effect, End, Gate, Mode, Scope
 from tests.model.calls import ALLOW, ASK, DENY, DOWN, T0, call
@@ -294,3 +294,11 @@ def test_what_is_not_kept_is_told_without_the_text_of_the_wait() -> None:
     """The text promised a retry by the controller."""
     told = not_kept(replace(tell("RATE_LIMITED"), safe_message="It is tried again for you."), T0)
     assert (told.code, told.safe_message, told.reset_at) == ("LIMIT_NOT_OVER", None, T0)
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_equal_calls_of_two_trees_have_two_places_in_what_they_share(scope: Scope) -> None:
+    """A quota and a principal are shared by trees; whatever else is held belongs to one."""
+    one, other = (place_key(hold(scope, "x"), root, A.action) for root in ("root", "other"))
+    assert (one != other) is (scope in (Scope.QUOTA, Scope.PRINCIPAL))
+    assert action_of(one) == action_of(other) == A.action

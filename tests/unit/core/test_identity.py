@@ -197,3 +197,8 @@ def test_digests_are_the_same_in_every_release() -> None:
 def test_a_pointer_does_not_point_into_a_text() -> None:
     """A text has no members, whatever the pointer says."""
     assert field_digest('{"a":"xyz"}', "/a/0") == ABSENT
+
+
+def test_the_canonical_form_is_ascii() -> None:
+    """It is stored, and passes through whatever reads bytes."""
+    assert canonical({"\u00e4": "\u00f6"}) == '{"\\u00e4":"\\u00f6"}'

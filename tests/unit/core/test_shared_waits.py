@@ -118,3 +118,16 @@ def test_a_read_that_may_have_run_is_retried_where_it_may_run_twice() -> None:
         story, made = Story(policy), call(policy, {"desk": "a"})
         story.propose(made)
         assert story.result(made, RESULTS["wait-unsure"](T0)).rule is rule
+
+
+def test_a_wait_of_another_tree_spends_no_retry_of_this_one() -> None:
+    """An equal call of another tree was refused; this one's first start is no retry, though it answers for the quota."""
+    for other_tree, retries in ((True, 0), (False, 1)):
+        story, made = Story(READ), call(READ, {"desk": "a"}, quota="q")
+        story.propose(made)
+        refused(story, made, 30)
+        [hold] = story.s.holds.values()
+        hold = replace(hold, parked=(), run="elsewhere" if other_tree else hold.run)
+        story.s = replace(story.s, holds={hold.key: hold}, actions={})
+        assert story.propose(made, timedelta(minutes=2)).rule is Rule.EXECUTED
+        assert story.s.actions[made.action].retries == retries

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forbear.core.identity import digest
-from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, is_within, not_before, retry_at
+from forbear.core.timing import FLOOR, LEAST_ROOM, MARGIN, MOST_ROOM, fraction, is_within, not_before, retry_at, room_of
 
 NOW = datetime(2026, 9, 6, tzinfo=UTC)
 KEYS = st.text().map(lambda text: digest("action", text))
@@ -71,3 +71,11 @@ def test_no_retry_starts_before_the_reset_and_a_margin() -> None:
     assert not_before(NOW + ahead, NOW) == NOW + ahead + MARGIN
     assert not_before(NOW - ahead, NOW) == NOW + FLOOR + MARGIN
     assert retry_at(NOW + ahead, NOW, "00000000") == not_before(NOW + ahead, NOW)
+
+
+def test_a_wait_is_within_its_bound_to_the_microsecond() -> None:
+    """The longest one with all of its jitter is the last one."""
+    wait = timedelta(minutes=10)
+    last = NOW + wait + room_of(wait)
+    assert is_within(last, wait, NOW)
+    assert not is_within(last + timedelta(microseconds=1), wait, NOW)

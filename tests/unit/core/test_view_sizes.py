@@ -141,9 +141,10 @@ def test_a_text_is_cut_by_what_is_too_much_and_keeps_its_beginning() -> None:
     assert len(str(full.safe_message)) - 12 < len(message) < len(str(full.safe_message))
 
 
-def test_a_text_is_cut_to_the_byte() -> None:
-    """One byte too many costs the text its end, and the view is as long as it may be."""
-    shown = view_text(filled(PLAIN, -1))
+@pytest.mark.parametrize("excess", [1, 2, 100])
+def test_a_text_is_cut_to_the_byte(excess: int) -> None:
+    """What is too much costs the text its end, and the view is as long as it may be."""
+    shown = view_text(filled(PLAIN, -excess))
     assert len(shown.encode("utf-8")) == MAX_REFUSAL_BYTES
     assert "m\u2026" in shown
 
