@@ -311,7 +311,7 @@ def compare(old: Form, new: Form, usual: Form) -> tuple[Drift, ...]:
         *(
             _drift(name, FIELDS.get(name, _UNKNOWN), was.get(name), now.get(name), was, now)
             for name in names
-            if was.get(name) != now.get(name)
+            if not _is_same(was.get(name), now.get(name))
         ),
         *compare_limits(was, now, usual),
     )
@@ -324,8 +324,19 @@ def compare_limits(old: Form, new: Form, usual: Form) -> tuple[Drift, ...]:
     return tuple(
         _drift(f"limits.{name}", LIMITS.get(name, _UNKNOWN), before.get(name), after.get(name), old, new)
         for name in dict.fromkeys((*LIMITS, *before, *after))
-        if before.get(name) != after.get(name)
+        if not _is_same(before.get(name), after.get(name))
     )
+
+
+def _is_same(old: object, new: object) -> bool:
+    """Say whether two values of forms are equal as JSON: Python's equality takes true for 1, at any depth."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        before, after = _table(old), _table(new)
+        return before.keys() == after.keys() and all(_is_same(value, after[name]) for name, value in before.items())
+    if isinstance(old, list) and isinstance(new, list):
+        first, second = cast("list[object]", old), cast("list[object]", new)
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    return isinstance(old, bool) == isinstance(new, bool) and old == new
 
 
 def _drift(field: str, order: Order, old: object, new: object, was: Form, now: Form) -> Drift:

@@ -62,7 +62,7 @@ def stays_as_strict(old: tuple[Rule, ...], new: tuple[Rule, ...]) -> bool:
         was = before.get(rule.name)
         if was is not None and _STRICTNESS[rule.then] < _STRICTNESS[was.then]:
             return False
-        is_same = was is not None and was.then is rule.then and was.tests == rule.tests
+        is_same = was is not None and was.then is rule.then and _written(was.tests) == _written(rule.tests)
         if is_same:
             continue
         if rule.then is Gate.ALLOW:
@@ -87,7 +87,7 @@ def _matches_all_of(wide: tuple[Comparison, ...], narrow: tuple[Comparison, ...]
 def _implies(one: Comparison, other: Comparison) -> bool:
     if one.field != other.field or one.test != other.test:
         return False
-    if one == other:
+    if _written((one,)) == _written((other,)):
         return True
     match one.test:
         case "above":
@@ -100,6 +100,11 @@ def _implies(one: Comparison, other: Comparison) -> bool:
             return _held(one) >= _held(other)
         case _:
             return False
+
+
+def _written(tests: tuple[Comparison, ...]) -> list[tuple[str, str, str]]:
+    """Return tests by how they are written: Python's equality takes true for 1."""
+    return [(one.field, one.test, repr(one.value)) for one in tests]
 
 
 def _held(test: Comparison) -> frozenset[str]:

@@ -33,8 +33,10 @@ _ROOM: Final = 112
 _LEAST: Final = 16
 
 _LINES: Final = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Colours and cursor movements of a terminal.
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|\x1b[@-_]")
+# Colours, cursor movements, links and titles of a terminal.
+_ESCAPES: Final = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[\]PX^_][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|\x1b[@-_]"
+)
 _URL: Final = re.compile(r"(?i)\b(?:[a-z][a-z0-9+.-]{1,20}://|www\.|mailto:|data:[a-z])\S*")
 # Control, format (bidi, zero width), surrogates, private use, not assigned.
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
@@ -91,9 +93,10 @@ def _text(value: object) -> str:
 
 def _shown(said: str, case: Case, room: int) -> str:
     """Return the lines of a text that may be shown, as one line of at most `room` bytes; "" = none."""
-    lines = [_visible(line) for line in _LINES.split(_ESCAPES.sub("", said))]
-    scrub = Scrub(secret_values(case.arguments, case.policy.secret))
-    clean = scrub("\n".join(lines), _MAX_READ)
+    secrets = secret_values(case.arguments, case.policy.secret)
+    # A secret is looked for as it is and as it looks among what can be seen.
+    scrub = Scrub((*secrets, *filter(None, map(_plainly, secrets))))
+    clean = scrub(_plainly(_ESCAPES.sub("", said)), _MAX_READ)
     shown: list[str] = []
     for line in clean.split("\n"):
         kept = " ".join(_URL.sub(HIDDEN, line).split())
@@ -102,6 +105,11 @@ def _shown(said: str, case: Case, room: int) -> str:
     text = _cut(" | ".join(shown), room)
     # Lines that are harmless alone may not be so together.
     return "" if (len(text) < _LEAST and text != " | ".join(shown)) or lint_text(text) else text
+
+
+def _plainly(text: str) -> str:
+    """Return a text without what cannot be seen, its lines ended by one character."""
+    return "\n".join(map(_visible, _LINES.split(text)))
 
 
 def _visible(line: str) -> str:

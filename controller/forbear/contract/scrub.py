@@ -18,6 +18,8 @@ HIDDEN: Final = "[hidden]"
 # A secret shorter than this cannot be cut out of a text without tearing it: then the text is not kept at all.
 MIN_SECRET: Final = 3
 MAX_SECRETS: Final = 64
+# A shorter line of a secret may be any word of a text.
+_LEAST_LINE: Final = 8
 _WITHHELD: Final = "[withheld: a secret of this call is too short to be cut out]"
 
 
@@ -65,21 +67,23 @@ class Scrub:
     """Takes out of a text what must not be kept.
 
     Args:
-        secrets: Values that are known to be secret; they are found in clear, quoted, percent-encoded and in base64.
+        secrets: Values that are known to be secret; they are found in clear, quoted, percent-encoded, in hexadecimal and
+            in base64, also behind other bytes (a user's name), in upper or lower case, and line by line.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = [one for one in secrets if one]
         self._withholds = any(len(one) < MIN_SECRET for one in known)
         forms: set[str] = set()
-        for one in known:
+        lines = [line for one in known for line in _lines(one)]
+        for one in dict.fromkeys((*known, *lines)):
             forms |= {one, quote(one, safe=""), quote(one), quote_plus(one), json.dumps(one)[1:-1], repr(one)[1:-1]}
             raw = one.encode("utf-8", "surrogatepass")
-            # Without the padding, and without the last two characters, which depend on what follows.
-            encoded = b64encode(raw).decode().rstrip("="), urlsafe_b64encode(raw).decode().rstrip("=")
-            forms.update(text[:-2] for text in encoded if len(text) > 8)
+            forms.add(raw.hex())
+            forms.update(_in_base64(raw))
         # The longest first: a form may be part of another one.
-        self._forms = sorted(forms, key=len, reverse=True)
+        found = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+        self._forms = re.compile(found, re.IGNORECASE) if found else None
 
     def __call__(self, text: str, limit: int) -> str:
         """Return at most `limit` characters of a text, without what must not be kept."""
@@ -87,12 +91,29 @@ class Scrub:
             return _WITHHELD
         # What is cut is cut after the secrets are out, or half of one could stay at the end.
         kept = text[: 4 * limit + 4096]
-        for form in self._forms:
-            kept = kept.replace(form, HIDDEN)
+        if self._forms is not None:
+            kept = self._forms.sub(HIDDEN, kept)
         kept = _without_keys(kept)
         for pattern, by in _PATTERNS:
             kept = pattern.sub(by, kept)
         return kept[:limit].encode("utf-8", "replace").decode()
+
+
+def _lines(secret: str) -> list[str]:
+    """Return the lines of a secret that has several, where a line is long enough to say something."""
+    lines = [line.strip() for line in secret.splitlines()]
+    return [line for line in lines if len(line) >= _LEAST_LINE] if len(lines) > 1 else []
+
+
+def _in_base64(raw: bytes) -> list[str]:
+    """Return how bytes look in base64, wherever they begin, without the characters that depend on their neighbours."""
+    found: list[str] = []
+    for before, shared in ((0, 0), (1, 2), (2, 3)):
+        for encode in (b64encode, urlsafe_b64encode):
+            text = encode(b"\0" * before + raw).decode().rstrip("=")
+            if len(text) > shared + 8:
+                found.append(text[shared:-2])
+    return found
 
 
 def _without_keys(text: str) -> str:

@@ -81,6 +81,7 @@ class Controller:
         self._writer = JournalWriter(engine) if worker else None
         if self._worker is not None:
             engine.on_work = self._worker.kick
+            self._tools.on_bound = self._worker.look_soon
         if self._writer is not None:
             engine.world.batch.on_many_lines = self._writer.wake
         engine.note_lost()
@@ -286,8 +287,6 @@ class Controller:
             UsageError: the executor cannot be called.
         """
         self._tools.bind(name, executor)
-        if self._worker is not None:
-            self._worker.look_soon()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 

@@ -62,19 +62,19 @@ def _shown(name: str, value: object, secret: tuple[str, ...], limit: int | None)
     kind, length = _kind(value)
     if name in secret:
         return Shown(name=visible(name), type=kind, text=HIDDEN, length=length, hidden=True)
-    safe = _without(value, secret)
+    safe = without(value, secret)
     raw = safe if isinstance(safe, str) else json.dumps(safe, ensure_ascii=False)
     text = visible(raw[:limit])
     return Shown(name=visible(name), type=kind, text=text, length=length, cut=limit is not None and len(raw) > limit)
 
 
-def _without(value: object, secret: tuple[str, ...]) -> object:
-    """Hide secret members at any depth."""
+def without(value: object, secret: tuple[str, ...]) -> object:
+    """Return a JSON value with its secret members hidden, at any depth."""
     if isinstance(value, dict):
         members = cast("Mapping[str, object]", value)
-        return {name: HIDDEN if name in secret else _without(member, secret) for name, member in members.items()}
+        return {name: HIDDEN if name in secret else without(member, secret) for name, member in members.items()}
     if isinstance(value, list):
-        return [_without(member, secret) for member in cast("list[object]", value)]
+        return [without(member, secret) for member in cast("list[object]", value)]
     return value
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from forbear.core.decision import Decision, PutKnown
-from forbear.core.states import Run
+from forbear.core.states import Action, Run
 from forbear.core.values import Call
 from forbear.ports import JournalLine, Row, ScopeRows
 from forbear.runtime.live import LiveTree
@@ -72,8 +72,8 @@ class Save:
     drops: tuple[tuple[str, str, str], ...] = ()
     # Runs that are entered without a decision; scopes that nobody may have written yet.
     runs: tuple[Run, ...] = ()
-    # A call that is remembered without a decision.
-    remembers: PutKnown | None = None
+    # What is remembered without a decision: by what a call was answered, and of the action itself.
+    remembers: tuple[PutKnown | Action, ...] = ()
     first: tuple[str, ...] = ()
     # The tool is only observed: nothing is scheduled for it.
     observed: bool = False

@@ -27,7 +27,7 @@ from forbear.observe.notice import Observer
 from forbear.ports import Clock, Ids, Row, Store
 from forbear.runtime.asked import Asked, Decided, Frame
 from forbear.runtime.calls import arguments_from, frozen_arguments
-from forbear.runtime.display import HIDDEN
+from forbear.runtime.display import HIDDEN, without
 from forbear.runtime.live import LiveTree
 from forbear.runtime.memory import WorkingSet
 from forbear.runtime.notes import Ready, result_key, result_of
@@ -398,7 +398,7 @@ class Engine:
         """Return the arguments that ran instead of the proposed ones, without those that are secret."""
         secret = self.tools.known_policy(tool).secret
         found = arguments_from(arguments)
-        return {name: HIDDEN if name in secret else value for name, value in found.items()}
+        return {name: HIDDEN if name in secret else without(value, secret) for name, value in found.items()}
 
     def envelope(self, told: Envelope, request_id: str) -> Envelope:
         """Return an envelope as it is told: with the catalogue's text where it has none, and a request id."""

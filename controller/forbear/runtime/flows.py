@@ -21,7 +21,7 @@ from forbear.runtime.broken import broken_flow, ungoverned_flow, unrecorded_repl
 from forbear.runtime.calls import build, frozen_arguments, judge, unjudged
 from forbear.runtime.ends import end_flow
 from forbear.runtime.engine import Ask, Engine
-from forbear.runtime.lookups import hand_out, look, remember
+from forbear.runtime.lookups import hand_over, look, remember
 from forbear.runtime.notes import keep
 from forbear.runtime.places import ready_flow, secret_flow, turn_flow
 from forbear.runtime.program import propose, tell
@@ -103,16 +103,17 @@ def unread_flow(engine: Engine, root: str, call: Call, policy: ToolPolicy) -> Fl
     """Return the result of an equal write that the controller completed and that its run was never told.
 
     In a later turn it would be done again, by a model that does not know that it was done (design section 4, step 1).
+    Where twice does no harm, it is done again, like a read: what was true then may not be what is asked for now.
     """
     live = engine.world.peek(root)
-    if call.malformed or policy.effect is Effect.READ or policy.mode is Mode.OBSERVE:
+    if call.malformed or policy.effect is Effect.READ or policy.mode is Mode.OBSERVE or policy.repeatable is True:
         return None
     if live is not None and not live.ready and engine.world.is_current(live):
         return None
-    handed = yield from transact(hand_out(root, call.run, completed=call.action), root)
-    if not handed:
+    handed = yield from transact(hand_over(root, call), root)
+    if handed is None:
         return None
-    ready, row = handed[-1]
+    ready, row = handed
     reply = engine.ready_reply(root, ready, row)
     return replace(reply, answer=Answer.DELIVERED, step=call.step, call_id=call.call_id, ticket=None)
 

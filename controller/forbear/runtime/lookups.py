@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from forbear.core.decision import PutKnown
 from forbear.core.policy import Limits, ToolPolicy
-from forbear.core.states import Action, Completed, Run, Unknown, known_key
+from forbear.core.states import Action, Completed, Known, Run, Unknown, known_key, step_key
 from forbear.core.values import Call
 from forbear.core.vocabulary import COMPLETED
 from forbear.errors import StoreError
@@ -76,7 +76,7 @@ def remember(root: str, call: Call, body: bytes) -> Program[bool]:
         now = yield from read_clock()
         said = PutKnown(key=key, known=replace(known, completed=True))
         result = result_row(root, known.action, known.attempt, body)
-        if (yield from save(Save(live=live, now=now, event="keep", remembers=said, puts=(result,)))):
+        if (yield from save(Save(live=live, now=now, event="keep", remembers=(said,), puts=(result,)))):
             return True
     raise StoreError(f"run {call.run!r} lost {MAX_RACES} races against other writers")
 
@@ -159,29 +159,66 @@ def prompt_facts(root: str, ticket: str) -> Program[PromptFacts]:
     return prompt_of((yield from fetch(tree_scope(root), "prompt", ticket)))
 
 
-def hand_out(root: str, run: str, *, completed: str = "") -> Program[tuple[tuple[Ready, Row | None], ...]]:
-    """Return the results that became ready for a run, each once, with what was recorded of them.
-
-    Args:
-        root: Root of the run's tree.
-        run: The run.
-        completed: Only completed results of this action; "" = all.
-    """
+def hand_out(root: str, run: str) -> Program[tuple[tuple[Ready, Row | None], ...]]:
+    """Return the results that became ready for a run, each once, with what was recorded of them."""
     for _ in range(MAX_RACES):
         live = yield from load(root)
+        mine = tuple(ready for _, ready in sorted(live.ready.items()) if ready.run == run)
+        if not mine:
+            return ()
+        rows: list[Row | None] = []
+        for ready in mine:
+            row = yield from _recorded(root, ready)
+            rows.append(row)
+        now = yield from read_clock()
+        if (yield from save(Save(live=live, now=now, event="hand_out", drops=_drops(root, mine)))):
+            return tuple(zip(mine, rows, strict=True))
+    raise StoreError(f"the results of run {run!r} lost {MAX_RACES} races against other writers")
+
+
+def hand_over(root: str, call: Call) -> Program[tuple[Ready, Row | None] | None]:
+    """Return the completed result of an equal call that became ready for its run, as the answer to this call.
+
+    It is remembered as that: the same call again, and equal ones of its step, have this answer too, and for the author's
+    `repeatable = False` it counts as a success of this turn.
+    """
+    for _ in range(MAX_RACES):
+        live = yield from load(root, actions=(call.action,))
         mine = tuple(
             ready
             for _, ready in sorted(live.ready.items())
-            if ready.run == run and (not completed or (ready.action == completed and ready.told.outcome in COMPLETED))
+            if ready.run == call.run and ready.action == call.action and ready.told.outcome in COMPLETED
         )
         if not mine:
-            return ()
-        found: list[tuple[Ready, Row | None]] = []
-        for ready in mine:
-            row = yield from fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt))
-            found.append((ready, row))
+            return None
+        last = mine[-1]
+        row = yield from _recorded(root, last)
         now = yield from read_clock()
-        drops = tuple((tree_scope(root), "ready", ready.key) for ready in mine)
-        if (yield from save(Save(live=live, now=now, event="hand_out", drops=drops))):
-            return tuple(found)
-    raise StoreError(f"the results of run {run!r} lost {MAX_RACES} races against other writers")
+        remembers = _answered_by(live.actions.get(call.action), last, call, live.tree.turn)
+        if (
+            yield from save(
+                Save(live=live, now=now, event="hand_over", remembers=remembers, drops=_drops(root, mine), call=call)
+            )
+        ):
+            return last, row
+    raise StoreError(f"the results of run {call.run!r} lost {MAX_RACES} races against other writers")
+
+
+def _answered_by(action: Action | None, ready: Ready, call: Call, turn: int) -> tuple[PutKnown | Action, ...]:
+    """Return what is remembered of a call that a result which became ready answers."""
+    told: list[PutKnown | Action] = []
+    if call.call_id:
+        key = known_key(call.run, call.step, call.call_id, call.fingerprint)
+        told.append(PutKnown(key=key, known=Known(action=ready.action, attempt=ready.attempt, completed=True)))
+    if action is not None and isinstance(action.phase, Completed) and action.phase.attempt == ready.attempt:
+        here = replace(action.phase, step=step_key(call.run, call.step), turn=turn)
+        told.append(replace(action, phase=here))
+    return tuple(told)
+
+
+def _recorded(root: str, ready: Ready) -> Program[Row | None]:
+    return (yield from fetch(tree_scope(root), "result", result_key(ready.action, ready.attempt)))
+
+
+def _drops(root: str, handed: tuple[Ready, ...]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((tree_scope(root), "ready", ready.key) for ready in handed)

@@ -36,6 +36,7 @@ from forbear.runtime.live import LiveTree, Shared
 from forbear.runtime.notes import Ready, count_of, ready_of, turns_of
 from forbear.runtime.observing import Observing
 from forbear.runtime.rows import (
+    action_row,
     change_rows,
     known_id,
     known_row,
@@ -327,8 +328,11 @@ class WorkingSet:
         if effect.observed:
             puts = [replace(row, due_us=None) if row.due_us is not None else row for row in puts]
         puts.extend(effect.puts)
-        if effect.remembers is not None:
-            puts.append(known_row(live.root, effect.remembers.key, effect.remembers.known))
+        for said in effect.remembers:
+            if isinstance(said, PutKnown):
+                puts.append(known_row(live.root, said.key, said.known))
+            else:
+                puts.append(action_row(live.root, said))
         drops.extend(effect.drops)
         if puts or drops:
             self._add_ahead(live, puts, scope)
@@ -389,9 +393,12 @@ class WorkingSet:
                 _mark_volatile(live, effect.decision)
         for run in effect.runs:
             live.runs[run.id] = run
-        if effect.remembers is not None:
-            live.known[effect.remembers.key] = effect.remembers.known
-            live.volatile_known.discard(effect.remembers.key)
+        for said in effect.remembers:
+            if isinstance(said, PutKnown):
+                live.known[said.key] = said.known
+                live.volatile_known.discard(said.key)
+            else:
+                live.actions[said.key] = said
         with self._lock:
             # Another tree of the principal may have read this very commit back from the store already.
             if shared_version > live.shared.version:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Signature
+from types import FunctionType
 from typing import Final, cast
 
 from forbear.core.values import Envelope
@@ -110,14 +111,20 @@ def bind_in_run(controller: Controller, function: Function, run: str) -> None:
     """
     tools = controller.engine.tools
     name, bound = function.name, tools.executor(function.name)
-    if bound is None and not tools.varies(name):
+    if bound is None and not tools.varies(name) and _is_one_for_all(function.fn):
         controller.bind(name, Runner(function, run))
-    elif tools.varies(name):
+    elif bound is None:
+        # Also the first one of a process: what waits may be of a run that another process has served.
         tools.bind_in(name, {run: Runner(function, run)})
     elif isinstance(bound, Runner) and bound.function.fn != function.fn:
         if not bound.run:
             raise UsageError(f"tool {name!r}: another function is governed under this name; give it another name")
         tools.bind_in(name, {bound.run: bound, run: Runner(function, run)})
+
+
+def _is_one_for_all(fn: object) -> bool:
+    """Say whether a function is the same object in every run: one of a module's own, no method of an object, no closure."""
+    return isinstance(fn, FunctionType) and "<locals>" not in fn.__qualname__
 
 
 def on_loop() -> bool:

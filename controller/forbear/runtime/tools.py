@@ -48,8 +48,9 @@ class Toolbox:
         self._checked: set[str] = set()
         # Names that stand for another function in every run, and what they stand for; the newest runs are kept.
         self._of_runs: dict[str, dict[str, Executor]] = {}
-        # Called after a declaration.
+        # Called after a declaration, and after something was bound.
         self.on_declared: Callable[[], None] = _nobody
+        self.on_bound: Callable[[], None] = _nobody
         # Names of tools that look for the outcome of an unknown write.
         self.checks: frozenset[str] = frozenset()
 
@@ -127,6 +128,7 @@ class Toolbox:
             # It takes the place of another function; one that takes anything may run what is known already.
             self._arguments.pop(name, None)
         self._executors[name] = executor
+        self.on_bound()
 
     def know(self, name: str, arguments: tuple[str, ...]) -> None:
         """Note which arguments a tool has by its own signature or schema.
@@ -184,6 +186,7 @@ class Toolbox:
             held[run] = executor
         while len(held) > MAX_RUNS:
             del held[next(iter(held))]
+        self.on_bound()
 
     def varies(self, name: str) -> bool:
         """Say whether a name stands for another function in every run."""
@@ -238,13 +241,17 @@ class Toolbox:
         """Return how the controller runs a tool itself for a run, or None."""
         return self._executors.get(name) or self._of_runs.get(name, {}).get(run)
 
+    def _any_executor(self, name: str) -> Executor | None:
+        """Return a function that stands for a name in some run: they have one signature."""
+        return self._executors.get(name) or next(iter(self._of_runs.get(name, {}).values()), None)
+
     def knows(self, name: str) -> bool:
         """Say whether a tool was declared or bound."""
         return name in self._tools or name in self._executors or name in self._of_runs
 
     def takes_nothing(self, name: str) -> bool:
         """Say whether a tool is known to take no arguments at all."""
-        executor = self._executors.get(name)
+        executor = self._any_executor(name)
         if executor is None or self.policy(name).input_fields or self.policy(name).required:
             return False
         with suppress(TypeError, ValueError):
@@ -256,7 +263,7 @@ class Toolbox:
         policy = self.policy(name)
         if policy.input_fields:
             return policy.input_fields
-        executor = self._executors.get(name) or next(iter(self._of_runs.get(name, {}).values()), None)
+        executor = self._any_executor(name)
         names = () if executor is None else _by_keyword(executor)
         if names:
             return names

@@ -274,3 +274,24 @@ def test_what_redis_answers(name: str, redis_port: int) -> None:
 
     reply, _ = called(work)
     assert (reply.envelope.recovery, reply.envelope.code) == (recovery, code)
+
+
+def test_an_engine_that_is_watched_twice_is_counted_once() -> None:
+    """A module that watches an engine which another one watches adds nothing."""
+    from forbear_adapters.databases import over_sqlalchemy
+
+    trails: list[int] = []
+
+    def work() -> None:
+        engine = over_sqlalchemy.watch(over_sqlalchemy.watch(sqlalchemy.create_engine("sqlite://")))
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("SELECT 1"))
+        trail = current_trail()
+        trails.append(0 if trail is None else len(trail.exchanges))
+        engine.dispose()
+
+    with Controller.open(":memory:", worker=False) as controller:
+        controller.declare("order", effect="write")
+        assert controller.call("order", {}, run="r", execute=work).ok
+    # The statement, on the connection that was made for it, and the commit.
+    assert trails == [2]

@@ -194,3 +194,34 @@ def test_through_the_controller(declared: str) -> None:
         assert answer.envelope.recovery == "repair_input"
         assert (SAYS in answer.for_model()) is (declared == "shown")
         assert SECRET not in answer.for_model()
+
+
+MANY = "BEGIN-PLANTED-01\r\nmiddle\tPLANTED-02\r\nEND-PLANTED-03"
+
+
+@pytest.mark.parametrize(
+    ("secret", "form"),
+    [
+        (SECRET, SECRET.lower()),
+        (SECRET, SECRET.encode().hex()),
+        (SECRET, SECRET.encode().hex().upper()),
+        *((SECRET, base64.b64encode(before + SECRET.encode()).decode()) for before in (b"u:", b"ab:", b"abc:")),
+        (SECRET, f"{SECRET[:8]}\x1b]8;;file://x\x07{SECRET[8:]}"),
+        (SECRET, f"{SECRET[:8]}\x1b]8;;file://x\x1b\\{SECRET[8:]}"),
+        (SECRET, f"{SECRET[:8]}\x1b[4:3m{SECRET[8:]}"),
+        (MANY, MANY),
+        (MANY, MANY.replace("\r\n", "\n")),
+        (MANY, "middle\tPLANTED-02"),
+        (MANY, "END-PLANTED-03"),
+    ],
+)
+def test_a_secret_is_found_as_terminals_and_headers_write_it(secret: str, form: str) -> None:
+    """In another case, in hexadecimal, behind a user's name in base64, with links in it, line by line: it is cut out."""
+    raw = Raised(ValueError(f"cannot sign in with {form} at alpha"), "in_tool")
+    found = classify(raw, policy=SHOWN, arguments={"token": secret}, now=NOW, catalogue=builtin_catalogue())
+    shown = str(words(found))
+    assert "cannot sign in with" in shown
+    assert "at alpha" in shown
+    assert "[hidden]" in shown
+    for part in (form, form[4:-4], "PLANTED", "planted", SECRET.encode().hex()[:12]):
+        assert part not in shown

@@ -148,6 +148,48 @@ def test_only_the_write_itself_is_delivered_and_only_where_nobody_was_told(
     assert desk.call("place", {"id": 1}, run="r", step="3").answer is Answer.EXECUTED
 
 
+def made_unread(desk: Any, clock: Any, tool: Any) -> None:
+    """Let the controller complete a write that its run is told of in no turn, and begin the next turn."""
+    desk.bind("place", tool)
+    desk.call("place", {"id": 1}, run="r", step="1", call_id="a")
+    clock.advance(120)
+    desk.work()
+    desk.run("r").new_turn()
+
+
+def test_a_write_that_nobody_was_told_of_answers_a_replay_and_every_equal_call_of_the_step(
+    opened: Any, clock: Any, scripted: Any, tmp_path: Any
+) -> None:
+    """The call that got the result is known by it: proposed again, here or after a restart, it does not run."""
+    tool = scripted(LATER, {"id": 7}, {"id": 8})
+    for again in (False, True):
+        desk = opened(tmp_path / "s.db", clock=clock)
+        desk.declare("place", effect="write", target="id")
+        if not again:
+            made_unread(desk, clock, tool)
+        for call_id in ("c", "c", "d"):
+            reply = desk.call("place", {"id": 1}, run="r", step="2", call_id=call_id, siblings=2, execute=tool)
+            assert (reply.answer, reply.value) == (Answer.DELIVERED, {"id": 7})
+        assert tool.count == 2
+        desk.close()
+
+
+@pytest.mark.parametrize(("repeatable", "runs"), [(True, 4), (None, 3), (False, 2)])
+def test_what_is_told_late_counts_as_a_success_of_the_turn(
+    desk: Any, clock: Any, scripted: Any, repeatable: Any, runs: int
+) -> None:
+    """An equal call after it is judged like one after a success of this turn; where twice does no harm, all run."""
+    desk.declare("place", effect="write", target="id", repeatable=repeatable)
+    tool = scripted(LATER, {"id": 7}, {"id": 8})
+    made_unread(desk, clock, tool)
+    replies = [desk.call("place", {"id": 1}, run="r", step=str(n), call_id=f"c{n}") for n in (2, 3)]
+    assert tool.count == runs
+    assert replies[0].value == {"id": 8 if repeatable else 7}
+    desk.run("r").new_turn()
+    desk.run("r").inbox()
+    assert desk.call("place", {"id": 1}, run="r", step="4", call_id="c4").answer is Answer.EXECUTED
+
+
 def test_a_lost_write_is_unknown_and_is_not_repeated(desk: Any, scripted: Any) -> None:
     """A timeout of a write is `inspect_outcome`; nothing on its target executes before a verdict."""
     tool = scripted(TimeoutError("read timed out"))

@@ -46,6 +46,11 @@ def rules(above: int) -> list[dict[str, object]]:
     return [{"rule": "large", "when": {"amount": {"above": above}}, "then": "ask"}]
 
 
+def denies(flag: object) -> list[dict[str, object]]:
+    """Return declarative rules: deny what has a flag."""
+    return [{"rule": "flagged", "when": {"flag": {"equals": flag}}, "then": "deny"}]
+
+
 READ: Fields = {"effect": "read"}
 WRITE: Fields = {"effect": "write"}
 POLL = {"status_field": "status", "pending": ["working"], "min_interval": 2}
@@ -218,6 +223,7 @@ def test_a_looser_field_needs_the_token(
         ({"approval": rules(100)}, {"approval": "never"}, False),
         ({"approval": "never"}, {"approval": rules(100)}, True),
         ({"approval": "always"}, {"approval": rules(0)}, False),
+        ({"approval": denies(1)}, {"approval": denies(True)}, False),
         ({"approval": gate}, {"approval": gate}, True),
         ({"approval": gate}, {"approval": other_gate}, False),
         ({"approval": gate}, {"approval": rules(0)}, False),

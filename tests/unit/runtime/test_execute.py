@@ -773,3 +773,56 @@ def test_a_response_of_another_api_is_an_error_not_a_final_answer(response: dict
     """A response that a codec cannot read never looks like one without calls."""
     with Controller.open(":memory:", worker=False) as controller, pytest.raises(UsageError, match="codec="):
         execute(response, [{"role": "user", "content": "go"}], {}, controller, run="r", codec="openai-chat")
+
+
+def module_place(sku: str) -> dict[str, str]:
+    """Place an order, the same way for every conversation."""
+    return {"sku": sku}
+
+
+def test_after_a_restart_no_run_gets_the_function_of_another(
+    opened: Opener, clock: ManualClock, tmp_path: Path
+) -> None:
+    """What waits for one user is not done with what another one's conversation brought first; its own run does it."""
+    done: list[tuple[str, str]] = []
+
+    def place_for(user: str, *, refuses: bool = False) -> Callable[..., object]:
+        def place(sku: str) -> dict[str, str]:
+            done.append((user, sku))
+            if refuses:
+                raise LATER
+            return {"by": user}
+
+        return place
+
+    def one(controller: Controller, run: str, tool: Callable[..., object], sku: str) -> None:
+        execute(Chat.response((sku, "place", {"sku": sku})), [said()], {"place": tool}, controller, run=run)
+
+    path = tmp_path / "s.db"
+    with opened(path) as controller:
+        controller.declare("place", effect="write", target="sku")
+        one(controller, "b", place_for("b", refuses=True), "x")
+    clock.advance(120)
+    with opened(path) as controller:
+        controller.declare("place", effect="write", target="sku")
+        one(controller, "a", place_for("a"), "y")
+        assert controller.work() == []
+        one(controller, "b", place_for("b"), "z")
+        assert [reply.value for reply in controller.work()] == [{"by": "b"}]
+    assert done == [("b", "x"), ("a", "y"), ("b", "z"), ("b", "x")]
+
+
+def test_a_function_of_a_module_is_one_for_every_run(opened: Opener, clock: ManualClock, tmp_path: Path) -> None:
+    """A function that cannot hold anything of a conversation does what waits, whichever run brought it."""
+    path = tmp_path / "s.db"
+    with opened(path) as controller:
+        controller.call("module_place", {"sku": "x"}, run="b", execute=refuse, wait=False)
+    clock.advance(120)
+    with opened(path) as controller:
+        execute(Chat.response(("1", "module_place", {"sku": "y"})), [said()], [module_place], controller, run="a")
+        assert [reply.value for reply in controller.work()] == [{"sku": "x"}]
+
+
+def refuse(**_: object) -> None:
+    """Answer that it is too early."""
+    raise LATER

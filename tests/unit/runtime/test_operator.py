@@ -161,6 +161,19 @@ def test_an_edited_call_runs_instead_and_the_original_is_superseded(agent: Any, 
     assert agent.call("pay", {"to": "a", "n": 100}, run="r").answer is Answer.BLOCKED
 
 
+def test_what_a_person_wrote_is_told_without_secrets_at_any_depth(agent: Any, other: Any, scripted: Any) -> None:
+    """The model reads which arguments ran; what the author declared secret is hidden in them, inside others too."""
+    agent.declare("pay", effect="write", approval="always", secret=["pin", "card"])
+    agent.bind("pay", scripted({"paid": 1}))
+    agent.call("pay", {"to": {"pin": "old-XQ71"}, "n": 100}, run="r")
+    asked = prompt(other)
+    other.edit(asked.ticket, asked.fingerprint, {"to": {"pin": "pin-XQ72", "name": "Ada"}, "card": "4111-XQ73", "n": 5})
+    agent.work()
+    (told,) = agent.run("r").inbox()
+    assert "Ada" in told.for_model()
+    assert "XQ7" not in told.for_model() + told.for_user() + repr(told.effective)
+
+
 def test_an_edit_into_another_tool_is_another_question(agent: Any, other: Any, scripted: Any) -> None:
     """A person who names another tool is asked about that call."""
     agent.bind("find", scripted(1))
