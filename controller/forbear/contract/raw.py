@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, cast
 
 Headers = tuple[tuple[str, str], ...]
@@ -198,17 +199,18 @@ def header_pairs(headers: object) -> Headers:
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
         return ()
     pairs: list[tuple[str, str]] = []
-    for seen, item in enumerate(cast("Iterable[object]", items)):
-        if seen >= MAX_SEEN or len(pairs) >= 2 * MAX_HEADERS:
-            break
-        if not isinstance(item, (tuple, list)):
+    # Anything may be among them; each is looked at before it is read.
+    for item in islice(cast("Iterable[tuple[object, ...] | list[object] | None]", items), MAX_SEEN):
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
             continue
-        members = cast("tuple[object, ...] | list[object]", item)
-        if len(members) != 2:
+        name = item[0] if isinstance(item[0], str) else _text(item[0])
+        if name is None or (len(pairs) >= MAX_HEADERS and not is_telling(name)):
             continue
-        name, value = _text(members[0]), _text(members[1])
-        if name is not None and value is not None and (len(pairs) < MAX_HEADERS or is_telling(name)):
+        value = _text(item[1])
+        if value is not None:
             pairs.append((name, value))
+            if len(pairs) >= 2 * MAX_HEADERS:
+                break
     return tuple(pairs)
 
 

@@ -8,6 +8,7 @@ stranger's: whatever is not a well-formed Status of the call's own code within t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, cast
 
 from forbear.contract.raw import MAX_SEEN
@@ -177,12 +178,8 @@ def details_of(metadata: object, code: object) -> tuple[dict[str, object], ...]:
     """
     if not isinstance(metadata, Iterable) or isinstance(metadata, (str, bytes)) or not isinstance(code, int):
         return ()
-    statuses: list[bytes] = []
-    for position, pair in enumerate(cast("Iterable[object]", metadata)):
-        if position >= MAX_SEEN:
-            break
-        members = cast("tuple[object, ...]", pair) if isinstance(pair, (tuple, list)) else ()
-        if len(members) == 2 and members[0] == DETAILS and isinstance(members[1], bytes):
-            statuses.append(members[1])
+    pairs = islice(cast("Iterable[tuple[object, ...] | list[object] | None]", metadata), MAX_SEEN)
+    named = [pair[1] for pair in pairs if isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] == DETAILS]
+    statuses = [status for status in named if isinstance(status, bytes)]
     # Two of them contradict each other, or are one that somebody added.
     return status_details(statuses[0], code) if len(statuses) == 1 else ()
