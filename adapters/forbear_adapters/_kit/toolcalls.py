@@ -25,7 +25,7 @@ from forbear_adapters._kit.lines import Line, Once
 from forbear_adapters._kit.messages import MARK, Step, content_of, message_id, step_of
 from forbear_adapters._kit.runs import inside, run_of, thread_of
 from forbear_adapters._kit.spelling import Schema, argument_names, schema_of, spelled
-from forbear_adapters._kit.tools import alone, needs_graph, refuse_retries
+from forbear_adapters._kit.tools import Alone, needs_graph, refuse_retries
 
 __all__ = ["AExecute", "Answered", "Execute", "Gate", "Output", "Place", "answer_message", "config_of"]
 
@@ -72,6 +72,8 @@ class Gate:
         self.once = Once(built_at)
         # Tools that were looked at, with their watched copies; the tool is kept so that its id stays its own.
         self._watched: dict[int, tuple[BaseTool, BaseTool, Schema | None]] = {}
+        # How the controller runs them by itself, by the id of the tool.
+        self._alone: dict[int, Alone] = {}
 
     # ---- where a call belongs ---------------------------------------------------------------------------------------
 
@@ -105,6 +107,8 @@ class Gate:
         """
         shots: list[Shot] = []
         tool = None if request.tool is None else self.see(request.tool)
+        if request.tool is not None:
+            self._propose_in(request.tool, place.run)
 
         def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -135,6 +139,8 @@ class Gate:
         """
         shots: list[Shot] = []
         tool = None if request.tool is None else self.see(request.tool)
+        if request.tool is not None:
+            self._propose_in(request.tool, place.run)
 
         async def run(**arguments: object) -> Raw:
             shot = Shot()
@@ -218,10 +224,39 @@ class Gate:
                 self.controller.engine.tools.know(tool.name, names)
             if len(self._watched) >= _MAX_WATCHED:
                 self._watched.clear()
+                self._alone.clear()
             found = self._watched[id(tool)] = (tool, watched(tool), schema_of(tool))
             if not needs_graph(tool):
-                self.controller.bind(tool.name, alone(tool, found[1]))
+                self._bind(Alone(tool, found[1]))
         return found[1]
+
+    def _bind(self, mine: Alone) -> None:
+        """Let the controller run a tool by itself.
+
+        Where another node has another tool under its name (a closure over a user's credentials), each runs for the runs
+        that have proposed it, and no other.
+        """
+        tools, name = self.controller.engine.tools, mine.tool.name
+        self._alone[id(mine.tool)] = mine
+        held = tools.executor(name)
+        if tools.varies(name):
+            return
+        if isinstance(held, Alone) and not held.does_as(mine):
+            tools.bind_in(name, dict.fromkeys(held.runs, held))
+            return
+        if isinstance(held, Alone):
+            mine.runs = held.runs
+        self.controller.bind(name, mine)
+
+    def _propose_in(self, tool: BaseTool, run: str) -> None:
+        """Note which run proposes a tool, for the case that its name stands for another one elsewhere."""
+        mine = self._alone.get(id(tool))
+        if mine is None:
+            return
+        mine.is_of(run)
+        tools = self.controller.engine.tools
+        if tools.varies(tool.name) and tools.executor(tool.name, run) is not mine:
+            tools.bind_in(tool.name, {run: mine})
 
     def _spelled(self, request: ToolCallRequest) -> Mapping[str, object]:
         """Return the arguments that the tool's function would get: by them a call is told apart."""

@@ -15,9 +15,10 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from forbear.contract import Raw
 from forbear.contract.retries import retrying_library, without_retries
 from forbear.errors import ConfigError
+from forbear.runtime.tools import MAX_RUNS
 from forbear_adapters._kit.capture import Probe, Shot, not_answered, raw_of, visible_arguments
 
-__all__ = ["alone", "needs_graph", "refuse_retries", "unretried"]
+__all__ = ["Alone", "needs_graph", "refuse_retries", "unretried"]
 
 # Parameters that LangChain fills itself.
 _NEVER_INJECTED: Final = frozenset({"config", "run_manager", "callbacks", "self"})
@@ -86,22 +87,39 @@ def _is_injected(annotation: object) -> bool:
     return "Injected" in said or "ToolRuntime" in said
 
 
-def alone(tool: BaseTool, copy: BaseTool) -> Callable[..., object]:
-    """Return how the controller runs a tool outside the graph."""
-    has_sync = not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
+class Alone:
+    """How the controller runs a tool outside the graph, and the runs that have proposed it (the newest ones)."""
 
-    def execute(**arguments: object) -> Raw | Awaitable[Raw]:
-        call: dict[str, object] = {"type": "tool_call", "name": tool.name, "args": arguments, "id": "forbear"}
-        if not has_sync or (_on_loop() and _has_async(tool)):
-            return _aexecute(tool, copy, call)
+    def __init__(self, tool: BaseTool, copy: BaseTool) -> None:
+        self.tool = tool
+        self._copy = copy
+        self._has_sync = not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
+        self.runs: dict[str, None] = {}
+
+    def __call__(self, **arguments: object) -> Raw | Awaitable[Raw]:
+        """Run the tool with the arguments that were decided about."""
+        call: dict[str, object] = {"type": "tool_call", "name": self.tool.name, "args": arguments, "id": "forbear"}
+        if not self._has_sync or (_on_loop() and _has_async(self.tool)):
+            return _aexecute(self.tool, self._copy, call)
         shot = Shot()
         try:
-            shot.message = Probe(copy, shot).invoke(call)
+            shot.message = Probe(self._copy, shot).invoke(call)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a result
-            return not_answered(error, shot, tool)
-        return raw_of(shot, tool)
+            return not_answered(error, shot, self.tool)
+        return raw_of(shot, self.tool)
 
-    return execute
+    def is_of(self, run: str) -> None:
+        """Note that a run proposed the tool."""
+        if run not in self.runs:
+            self.runs[run] = None
+            while len(self.runs) > MAX_RUNS:
+                del self.runs[next(iter(self.runs))]
+
+    def does_as(self, other: Alone) -> bool:
+        """Say whether two tools run the same functions."""
+        if isinstance(self.tool, (StructuredTool, Tool)) and isinstance(other.tool, (StructuredTool, Tool)):
+            return _functions(self.tool) == _functions(other.tool)
+        return self.tool is other.tool
 
 
 async def _aexecute(tool: BaseTool, copy: BaseTool, call: dict[str, object]) -> Raw:

@@ -331,7 +331,7 @@ def compare_limits(old: Form, new: Form, usual: Form) -> tuple[Drift, ...]:
 def _is_same(old: object, new: object) -> bool:
     """Say whether two values of forms are equal as JSON: Python's equality takes true for 1, at any depth."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        before, after = _table(old), _table(new)
+        before, after = cast("Form", old), cast("Form", new)
         return before.keys() == after.keys() and all(_is_same(value, after[name]) for name, value in before.items())
     if isinstance(old, list) and isinstance(new, list):
         first, second = cast("list[object]", old), cast("list[object]", new)

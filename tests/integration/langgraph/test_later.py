@@ -135,3 +135,37 @@ def test_an_approval_without_a_checkpointer_is_carried_out_by_the_controller() -
         again = build(Model([("gated", {"n": 1})], [("gated", {"n": 9})]), node)
         out = again.invoke({"messages": [*out["messages"], *human("go on", "h2")["messages"]]}, T)
     assert str(answers(out)[0].content) == "gated 1"
+
+
+def test_a_due_call_runs_with_the_tool_of_its_own_conversation() -> None:
+    """Two nodes on one controller, each with a closure of its own under one name: no run gets the other one's."""
+    clock, done = FakeClock(), list[tuple[str, int]]()
+
+    def order_of(user: str) -> Any:
+        def order(n: int) -> str:
+            done.append((user, n))
+            if done.count((user, n)) == 1:
+                raise Refused("QUOTA_EXHAUSTED", recovery="retry_after", reset_at="2026-09-05T19:00:00Z")
+            return f"ordered by {user}"
+
+        return tool("order", order)
+
+    with controller(clock=clock) as governed:
+        governed.declare("order", effect="write", target="n")
+        graphs = {
+            user: build(
+                Model([("order", {"n": number})]),
+                RecoveryToolNode([order_of(user)], governed),
+                saver=InMemorySaver(),
+            )
+            for number, user in enumerate(("ann", "bo"))
+        }
+        for user, graph in graphs.items():
+            graph.invoke(human(), thread(user))
+        clock.sleep(7200)
+        governed.work()
+        for user, graph in graphs.items():
+            assert deliver_ready(graph, thread(user), governed) == 1
+            state = graph.get_state(thread(user)).values
+            assert [str(m.content) for m in answers(state)] == [f"ordered by {user}"]
+    assert sorted(done) == [("ann", 0), ("ann", 0), ("bo", 1), ("bo", 1)]
