@@ -212,6 +212,16 @@ def test_a_broken_catalogue_is_one_line_and_exit_code_2(
     assert err == "forbear: catalogue code 'DESK_CLOSED': 'text' must be a string\n"
 
 
+@pytest.mark.parametrize("command", [["catalog", "render"], ["catalog", "diff"]])
+def test_a_file_of_another_kind_is_no_empty_catalogue(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two policy files do not differ in no code: they hold none, and a gate that compares them must not pass."""
+    policy = written(tmp_path / "policy.toml", '[tools.pay]\neffect = "write"\n')
+    assert main([*command, *[policy] * (2 if command[1] == "diff" else 1)]) == 2
+    assert capsys.readouterr() == ("", "forbear: a catalogue must hold a table 'codes'\n")
+
+
 def test_a_file_that_is_not_text_is_one_line_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -773,3 +773,12 @@ def test_a_response_of_another_api_is_an_error_not_a_final_answer(response: dict
     """A response that a codec cannot read never looks like one without calls."""
     with Controller.open(":memory:", worker=False) as controller, pytest.raises(UsageError, match="codec="):
         execute(response, [{"role": "user", "content": "go"}], {}, controller, run="r", codec="openai-chat")
+
+
+def test_a_function_in_the_place_of_the_list_of_tools_is_an_error_that_says_so() -> None:
+    """The usual slip is told by the argument's name, before anything is decided."""
+    with (
+        Controller.open(":memory:", worker=False) as controller,
+        pytest.raises(UsageError, match="tools: must be a list"),
+    ):
+        execute(None, [{"role": "user", "content": "go"}], print, controller, run="r")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
