@@ -172,13 +172,15 @@ class Refused(Exception):
     Do: let it go through; the controller around the tool answers the call. It reaches a caller only where no controller
     stands around the tool.
 
+    Fields: `recovery` (without it the class that the catalogue gives the code, else `do_not_retry`), `reset_at` (an aware
+    datetime or RFC 3339 text), `retry_after_seconds`, `invalid_fields` (names), `constraint`, `limit`, `remaining`,
+    `precondition` (`{"tool": …, "args": {…}}`), `alternative_tools`, `required_permission`, `approval_url`, `http_status`,
+    `operation`, `safe_message`, `effects_before_failure`; `outcome` and `executed` ("no", "yes", "unknown"). Another one is a
+    `UsageError`. What the policy does not allow is not shown.
+
     Args:
         code: A catalogue code in ``UPPER_SNAKE`` form.
-        **fields: Fields of the contract's ``error`` object: ``recovery`` (without it the code's own class in the
-            catalogue, else ``do_not_retry``), ``reset_at`` (an aware datetime or RFC 3339 text), ``retry_after_seconds``,
-            ``invalid_fields`` (names), ``constraint``, ``limit``, ``remaining``, ``precondition`` (``{"tool", "args"}``),
-            ``alternative_tools``, ``required_permission``, ``approval_url``, ``http_status``, ``safe_message``,
-            ``effects_before_failure``; beside them ``outcome`` and ``executed`` (``"no"``, ``"yes"``, ``"unknown"``).
+        **fields: Fields of the contract's ``error`` object, by name.
 
     Raises:
         UsageError: the code is not ``UPPER_SNAKE``, a field is not known, the class is not one of the six, a time names

@@ -240,6 +240,18 @@ def test_vectors_that_pass_print_only_the_closing_line(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == "1 passed, 0 failed\n"
 
 
+def test_the_vectors_of_the_reference_page_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader who copies the page's file of vectors sees what the page says."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    block = page.partition("## Vector files")[2].partition("```json\n")[2].partition("```")[0]
+    path = tmp_path / "mine.jsonl"
+    path.write_text(block, "utf-8")
+    assert main(["vectors", "run", str(path)]) == 0
+    said = capsys.readouterr().out.strip()
+    assert said == "2 passed, 0 failed"
+    assert said in page
+
+
 def test_vectors_that_fail_print_a_line_each_and_exit_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
