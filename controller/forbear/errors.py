@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
+from difflib import get_close_matches
 
 __all__ = [
     "ConfigError",
@@ -120,12 +122,24 @@ _RECOVERIES = frozenset(
     }
 )
 
+# What `Refused` takes: fields of the contract's `error` object, their other names, and what stands beside it.
+_FIELDS = (
+    "recovery constraint limit remaining reset_at retry_after_seconds invalid_fields precondition alternative_tools "
+    "required_permission approval_url http_status operation safe_message effects_before_failure "
+    "action retry_at field_errors message outcome executed"
+).split()
+
 
 def _check_refusal(code: object, fields: dict[str, object]) -> None:
     """Reject what a tool's author mistyped: read as unknown, it would be obeyed as something else."""
     if not isinstance(code, str) or not code.isascii() or not code.replace("_", "A").isalnum() or code != code.upper():
         raise UsageError("Refused: the code must be UPPER_SNAKE, such as 'DESK_FROZEN'")
-    recovery = fields.get("recovery")
+    for name in fields:
+        if name not in _FIELDS:
+            near = get_close_matches(name, _FIELDS, n=1, cutoff=0.5)
+            hint = f"; nearest is {near[0]!r}" if near else ""
+            raise UsageError(f"Refused {code!r}: field {name!r} is not known{hint}")
+    recovery = fields.get("recovery", fields.get("action"))
     if recovery is not None and recovery not in _RECOVERIES:
         raise UsageError(f"Refused {code!r}: recovery must be one of {', '.join(sorted(_RECOVERIES)[:6])}, …")
     for name in ("reset_at", "retry_at"):
@@ -134,6 +148,13 @@ def _check_refusal(code: object, fields: dict[str, object]) -> None:
             raise UsageError(f"Refused {code!r}: {name} must be timezone-aware")
         if at is not None and not isinstance(at, datetime) and not (isinstance(at, str) and _names_an_instant(at)):
             raise UsageError(f"Refused {code!r}: {name} must be an aware datetime or RFC 3339 text with a zone")
+    seconds = fields.get("retry_after_seconds")
+    if seconds is not None and not _is_a_delay(seconds):
+        raise UsageError(f"Refused {code!r}: retry_after_seconds must be a number of seconds, 0 or more")
+
+
+def _is_a_delay(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 def _names_an_instant(text: str) -> bool:
@@ -151,12 +172,19 @@ class Refused(Exception):
     Do: let it go through; the controller around the tool answers the call. It reaches a caller only where no controller
     stands around the tool.
 
+    Fields: `recovery` (without it the class that the catalogue gives the code, else `do_not_retry`), `reset_at` (an aware
+    datetime or RFC 3339 text), `retry_after_seconds`, `invalid_fields` (names), `constraint`, `limit`, `remaining`,
+    `precondition` (`{"tool": …, "args": {…}}`), `alternative_tools`, `required_permission`, `approval_url`, `http_status`,
+    `operation`, `safe_message`, `effects_before_failure`; `outcome` and `executed` ("no", "yes", "unknown"). Another one is a
+    `UsageError`. What the policy does not allow is not shown.
+
     Args:
         code: A catalogue code in ``UPPER_SNAKE`` form.
-        **fields: Fields of the contract's ``error`` object (``recovery``, ``reset_at``, ``invalid_fields``, ...).
+        **fields: Fields of the contract's ``error`` object, by name.
 
     Raises:
-        UsageError: the code is not ``UPPER_SNAKE``, the class is not one of the six, or a time names no instant.
+        UsageError: the code is not ``UPPER_SNAKE``, a field is not known, the class is not one of the six, a time names
+            no instant, or a delay is no number of seconds.
 
     Example:
         >>> raise Refused("DESK_FROZEN_BY_OWNER", constraint="desk_status")  # doctest: +SKIP

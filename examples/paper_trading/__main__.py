@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from examples.paper_trading.journeys import BY_NAME, JOURNEYS
 from examples.paper_trading.real import NoModel, real_model
-from examples.paper_trading.report import as_json, console, meaning, table
+from examples.paper_trading.report import as_json, console, meaning, tables
 from examples.paper_trading.run import LOOPS, Outcome, Side, Trip, make, trips
 
 
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.json:
         print(as_json(outcomes))
     else:
-        out.print(table(outcomes, by_model=len(chosen) == 1))
+        for part in tables(outcomes, out, by_model=len(chosen) == 1):
+            out.print(part)
         out.print(meaning(outcomes))
     return 0
 

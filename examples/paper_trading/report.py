@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -55,21 +56,40 @@ COLUMNS = (
 )
 
 
-def table(outcomes: Sequence[Outcome], *, by_model: bool = False) -> Table:
+def tables(outcomes: Sequence[Outcome], out: Console, *, by_model: bool = False) -> list[Table]:
+    """Return the table, divided between columns into as many as it takes for no cell to be cut at this width."""
+    done: list[Table] = []
+    left: Sequence[Column] = COLUMNS
+    while left:
+        shown = len(left)
+        while shown > 1 and _width(table(outcomes, by_model=by_model, columns=left[:shown]), out) > out.width:
+            shown -= 1
+        done.append(table(outcomes, by_model=by_model, columns=left[:shown]))
+        left = left[shown:]
+    return done
+
+
+def _width(grid: Table, out: Console) -> int:
+    """Return how wide a table is that nothing cuts."""
+    return Measurement.get(out, out.options.update(max_width=10 * WIDTH), grid).maximum
+
+
+def table(outcomes: Sequence[Outcome], *, by_model: bool = False, columns: Sequence[Column] = COLUMNS) -> Table:
     """Return the table: a row for each journey (or each of its models), and the sum."""
     sides = _sides(outcomes)
     grid = Table(
         box=box.SIMPLE_HEAD, title=" → ".join(sides), title_justify="left", pad_edge=False, padding=(0, 0, 0, 1)
     )
     grid.add_column("journey" if not by_model else "journey, model", no_wrap=True)
-    for column in COLUMNS:
+    for column in columns:
         grid.add_column(column.title, justify="right", no_wrap=True)
     names = list(dict.fromkeys(_name(outcome, by_model=by_model) for outcome in outcomes))
     for name in names:
-        grid.add_row(name, *_cells([one for one in outcomes if _name(one, by_model=by_model) == name], sides))
+        own = [one for one in outcomes if _name(one, by_model=by_model) == name]
+        grid.add_row(name, *_cells(own, sides, columns))
     if len(names) > 1:
         grid.add_section()
-        grid.add_row(Text("all", style="bold"), *_cells(outcomes, sides), style="bold")
+        grid.add_row(Text("all", style="bold"), *_cells(outcomes, sides, columns), style="bold")
     return grid
 
 
@@ -116,10 +136,10 @@ def _account(counts: Counts) -> str:
     )
 
 
-def _cells(outcomes: Sequence[Outcome], sides: Sequence[Side]) -> list[Text]:
+def _cells(outcomes: Sequence[Outcome], sides: Sequence[Side], columns: Sequence[Column]) -> list[Text]:
     sums = [total(one.counts for one in outcomes if one.trip.side is side) for side in sides]
     cells: list[Text] = []
-    for column in COLUMNS:
+    for column in columns:
         cell = Text()
         for index, counts in enumerate(sums):
             cell.append(" → " if index else "", style="dim")

@@ -29,11 +29,11 @@ def public() -> list[type[BaseException]]:
 
 
 def parts(error: type[BaseException]) -> dict[str, str]:
-    """Return what a docstring says: "is" (its first sentence), "When" it is raised, what to "Do"."""
+    """Return what a docstring says: "is" (its first sentence), "When" it is raised, what to "Do", its "Fields"."""
     first, *rest = inspect.cleandoc(error.__doc__ or "").split("\n\n")
     said = {"is": " ".join(first.split())}
     for paragraph in rest:
-        for word in ("When", "Do"):
+        for word in ("When", "Do", "Fields"):
             if paragraph.startswith(f"{word}: "):
                 said[word] = " ".join(paragraph.removeprefix(f"{word}: ").split())
     return said
@@ -48,6 +48,7 @@ def page() -> str:
         sections.append(
             f"## `{error.__name__}`\n\nA kind of `{above}`. {said['is']}\n\n"
             f"| | |\n|---|---|\n| raised | {said['When']} |\n| what to do | {said['Do']} |\n"
+            + (f"| fields | {said['Fields']} |\n" if "Fields" in said else "")
         )
     return HEAD + "\n".join(sections)
 

@@ -12,7 +12,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 HEAD = """# Limits
 
 Every number that bounds a run. They are given to `Controller.open(limits={...})`, or to one tool with `limits={...}`.
-Made from the code by `python -m tests.docs.limits_table`.
+Made from the code by `python -m tests.docs.limits_table`. A default of "by tool" is the number that the third column names; "none"
+is no bound.
 
 | limit | default | what it bounds |
 |---|---|---|
@@ -46,6 +47,8 @@ MEANING = {
     "max_shared_hold": "a shared hold without an end lets one probe through after this",
     "timeout": "how long a tool may run; only what the author declares",
 }
+# Not bounded by None, but by what the tool is.
+BY_TOOL = {"max_retries", "max_repairs", "max_refusals", "max_same_results"}
 
 
 def _shown(value: object) -> str:
@@ -60,9 +63,14 @@ def _shown(value: object) -> str:
     return str(value)
 
 
+def _default(name: str) -> str:
+    value: object = getattr(Limits(), name)
+    return "by tool" if value is None and name in BY_TOOL else _shown(value)
+
+
 def table() -> str:
     """Return the page."""
-    rows = [f"| `{one.name}` | {_shown(getattr(Limits(), one.name))} | {MEANING[one.name]} |" for one in fields(Limits)]
+    rows = [f"| `{one.name}` | {_default(one.name)} | {MEANING[one.name]} |" for one in fields(Limits)]
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -24,4 +24,5 @@ def test_every_exception_is_public_and_says_when_and_what_to_do() -> None:
     assert defined == set(errors.__all__) == {one.__name__ for one in public()}
     assert defined <= set(forbear.__all__)
     for error in public():
-        assert parts(error).keys() == {"is", "When", "Do"}, error.__name__
+        assert parts(error).keys() - {"Fields"} == {"is", "When", "Do"}, error.__name__
+    assert "`retry_after_seconds`" in parts(forbear.Refused)["Fields"]

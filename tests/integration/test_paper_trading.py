@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from mcp import MCPError, types
+from rich.console import Console
 
 from examples.paper_trading.__main__ import main
 from examples.paper_trading.catalog import TOOLS
@@ -20,7 +22,8 @@ from examples.paper_trading.journeys import JOURNEYS
 from examples.paper_trading.langchain_tools import langchain_tools
 from examples.paper_trading.models import STEPS, Habit, ScriptedModel
 from examples.paper_trading.replies import PLANTED
-from examples.paper_trading.run import Side, make, trips
+from examples.paper_trading.report import COLUMNS, WIDTH, tables
+from examples.paper_trading.run import Outcome, Side, make, trips
 from examples.paper_trading.world import MIDNIGHT, MORNING, Fault, FaultKind, Scenario, World, stamp
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -439,3 +442,20 @@ async def test_a_real_model_without_a_key_is_one_line_that_names_the_variable(
     assert main(["--model", name]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert variable in line
+
+
+@pytest.mark.parametrize("width", [40, 80, WIDTH])
+async def test_the_table_is_divided_where_it_would_be_cut(width: int) -> None:
+    """On a terminal of any usual width each figure of each column is there whole; a wide one has all in one table."""
+    figures = Counts(executions=7, duplicates=1, early=2, after_refusal=3, leaks=1, runs=1, goals=1, goals_of=1)
+    made = [Outcome(trip=trip, counts=figures) for trip in trips(JOURNEYS, list(Side))]
+    out = Console(width=width, file=io.StringIO())
+    parts = tables(made, out)
+    for part in parts:
+        out.print(part)
+    assert isinstance(out.file, io.StringIO)
+    said = out.file.getvalue()
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= width
+    assert (len(parts) == 1) == (width == WIDTH)
+    assert sum(len(part.columns) - 1 for part in parts) == len(COLUMNS)

@@ -212,6 +212,16 @@ def test_a_broken_catalogue_is_one_line_and_exit_code_2(
     assert err == "forbear: catalogue code 'DESK_CLOSED': 'text' must be a string\n"
 
 
+@pytest.mark.parametrize("command", [["catalog", "render"], ["catalog", "diff"]])
+def test_a_file_of_another_kind_is_no_empty_catalogue(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two policy files do not differ in no code: they hold none, and a gate that compares them must not pass."""
+    policy = written(tmp_path / "policy.toml", '[tools.pay]\neffect = "write"\n')
+    assert main([*command, *[policy] * (2 if command[1] == "diff" else 1)]) == 2
+    assert capsys.readouterr() == ("", "forbear: a catalogue must hold a table 'codes'\n")
+
+
 def test_a_file_that_is_not_text_is_one_line_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,6 +238,18 @@ def test_vectors_that_pass_print_only_the_closing_line(tmp_path: Path, capsys: p
     path.write_text(json.dumps(SIGNAL) + "\n", "utf-8")
     assert main(["vectors", "run", str(path)]) == 0
     assert capsys.readouterr().out == "1 passed, 0 failed\n"
+
+
+def test_the_vectors_of_the_reference_page_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader who copies the page's file of vectors sees what the page says."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    block = page.partition("## Vector files")[2].partition("```json\n")[2].partition("```")[0]
+    path = tmp_path / "mine.jsonl"
+    path.write_text(block, "utf-8")
+    assert main(["vectors", "run", str(path)]) == 0
+    said = capsys.readouterr().out.strip()
+    assert said == "2 passed, 0 failed"
+    assert said in page
 
 
 def test_vectors_that_fail_print_a_line_each_and_exit_with_1(

@@ -166,6 +166,7 @@ def test_the_vendor_is_named_where_its_conventions_decide(
         ('{"kind": "http", "status": "secret"}', [], "'status'"),
         ('{"kind": "exception"}', [], "'class'"),
         ('{"kind": "value", "value": 1}', ["--now", "secret"], "--now"),
+        ('{"kind": "value", "value": 1}', ["--now", "2026-12-01T08:00:00"], "with its zone, such as"),
         ('{"kind": "value", "value": 1}', ["--profile", "none"], "profile"),
         ("[" * 100_000, [], "must be JSON"),
         ('{"kind": "http", "status": 429, "header": {"Retry-After": "secret"}}', [], "'headers'"),

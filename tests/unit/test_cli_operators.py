@@ -183,6 +183,8 @@ def test_the_beginning_of_a_ticket_stands_for_it(left: dict[str, str], capsys: O
     """Eight characters are enough where they are one ticket's; fewer, none's and several's are refused."""
     prompt = waiting(capsys)["approval"]
     assert refused(capsys, "approve", "tkt_").startswith("ticket: must be at least 8")
+    assert "is a request id; 'forbear pending' shows the ticket" in refused(capsys, "approve", left["approval"])
+    assert "is a ticket; a request id begins with 'act_'" in refused(capsys, "explain", prompt["ticket"])
     assert "is not that of an open prompt" in refused(capsys, "approve", "tkt_none", "--yes", "--fingerprint", "0")
     start = prompt["ticket"][:12]
     assert main(["approve", start, "--yes", "--fingerprint", prompt["fingerprint"], "--actor", "Sam", "--json"]) == 0
@@ -276,7 +278,9 @@ def test_a_halt_is_lifted_by_its_run(path: Path, capsys: Output) -> None:
     assert "stopped   send (NO_SUCH_DESK), 1 attempt, forbear explain" in out
     assert main(["lift", "--run", "desk 1", "--yes"]) == 0
     assert capsys.readouterr().out == "lifted: run desk 1 may use tools\n"
-    assert "nothing to lift" in refused(capsys, "lift", "--run", "desk 1", "--yes")
+    assert "nothing to lift: it is not halted, and a hold is lifted by its ticket" in refused(
+        capsys, "lift", "--run", "desk 1", "--yes"
+    )
     assert refused(capsys, "lift", "--yes") == "lift: must name a ticket or --run"
 
 
@@ -452,7 +456,7 @@ def test_a_worker_names_what_is_wrong_with_its_target(
     (tmp_path / "desk_app_wrong.py").write_text(APPLICATION.format(path=":memory:"), "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert refused(capsys, "worker", "desk_app_wrong") == "target: must be MODULE:OBJECT"
+    assert refused(capsys, "worker", "desk_app_wrong").startswith("target: must be MODULE:OBJECT, such as")
     assert refused(capsys, "worker", "no_such_module_here:x") == "target: there is no module 'no_such_module_here'"
     assert refused(capsys, "worker", "desk_app_wrong:other") == "target: module 'desk_app_wrong' has no 'other'"
     assert "must be a Controller" in refused(capsys, "worker", "desk_app_wrong:nothing")

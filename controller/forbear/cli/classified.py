@@ -57,7 +57,7 @@ def classify(
     raw, named = signal_from(sys.stdin.read() if file is None else file.read_text("utf-8"))
     at = SystemClock().now() if now is None else iso_instant(now)
     if at is None:
-        raise ConfigError("--now must be an RFC 3339 time")
+        raise ConfigError("--now must be an RFC 3339 time with its zone, such as 2026-12-01T08:00:00Z")
     if policy is not None and effect is not None:
         raise ConfigError("--effect is for a tool without --policy")
     declared = {} if policy is None else policies_from_toml(policy)

@@ -86,6 +86,10 @@ class Desk:
         Raises:
             UsageError: there is none, or the beginning fits several tickets.
         """
+        if ticket.startswith("act_"):
+            raise UsageError(
+                f"ticket {ticket!r}: is a request id; 'forbear pending' shows the ticket that goes with it"
+            )
         if len(ticket) < SHORTEST:
             raise UsageError(f"ticket: must be at least {SHORTEST} characters long")
         found = [one for one in self.operator.find(ticket) if one.kind in kinds]

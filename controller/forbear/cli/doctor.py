@@ -150,10 +150,14 @@ def describe(
     """Print tool descriptions that say what may be answered and what is of no use, from a policy file."""
     from forbear.contract import policies_from_toml
     from forbear.contract.describe import describe as text_of
+    from forbear.contract.limits import nearest
 
     policies = policies_from_toml(policy)
     if tool is not None and tool not in policies:
-        raise ConfigError(f"tool {tool!r}: is not declared in {policy.name!r}")
+        near = nearest(tool, tuple(policies))
+        raise ConfigError(
+            f"tool {tool!r}: is not declared in {policy.name!r}{f'; nearest is {near!r}' if near else ''}"
+        )
     for name, one in policies.items():
         if tool in (None, name):
             said = text_of(description, one)

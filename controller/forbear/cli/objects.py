@@ -20,7 +20,9 @@ def find(target: str) -> object:
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
-        raise UsageError("target: must be MODULE:OBJECT")
+        raise UsageError(
+            "target: must be MODULE:OBJECT, such as 'shop:tools'; shop.py in this folder is the module 'shop'"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -195,13 +195,13 @@ def read_entries(text: str) -> dict[str, Entry]:
     """Return the entries of a catalogue in TOML.
 
     Raises:
-        ConfigError: the text is not TOML, or an entry is wrong.
+        ConfigError: the text is not TOML, has no table 'codes' (it is a file of another kind), or an entry is wrong.
     """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("a catalogue must be TOML") from error
-    codes = document.get("codes", {})
+    codes = document.get("codes")
     if not isinstance(codes, dict):
         raise ConfigError("a catalogue must hold a table 'codes'")
     return {code: read_entry(code, values) for code, values in cast("dict[str, object]", codes).items()}

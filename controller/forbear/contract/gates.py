@@ -126,7 +126,10 @@ def read_rules(declared: object) -> tuple[Rule, ...]:
         tests: list[Comparison] = []
         for field, comparisons in cast("Mapping[str, object]", when).items():
             if not isinstance(comparisons, Mapping) or not comparisons:
-                raise ConfigError(f"approval rule {name!r}: field {field!r} must have one of {', '.join(_TESTS)}")
+                raise ConfigError(
+                    f"approval rule {name!r}: argument {field!r} must be compared, such as {{ above = 100 }},"
+                    f" by one of {', '.join(_TESTS)}"
+                )
             tests.extend(
                 _test(name, field, test, value) for test, value in cast("Mapping[str, object]", comparisons).items()
             )

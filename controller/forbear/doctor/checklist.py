@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from forbear.core.policy import ToolPolicy
 from forbear.core.vocabulary import Effect, Trust
-from forbear.doctor.seen import Concern, Finding, Found, FoundTool
+from forbear.doctor.seen import Concern, Finding, Found, FoundTool, Weight
 
 __all__ = ["Holds", "Point", "checklist"]
 
@@ -118,7 +118,7 @@ def _fields(found: Found, policies: Sequence[ToolPolicy]) -> Judged:
 
 
 def _final(found: Found, policies: Sequence[ToolPolicy], findings: Sequence[Finding]) -> Judged:
-    repeated = [one.where for one in findings if one.concern is Concern.RETRY_INSIDE]
+    repeated = [one.where for one in findings if one.concern is Concern.RETRY_INSIDE and one.weight is Weight.RISK]
     if repeated:
         return Holds.NO, f"something below repeats refused calls too: {_names(repeated)}"
     if not found.governed:

@@ -155,6 +155,9 @@ _GRPC_OFF: Final = "grpc.enable_retries"
 # Quiet by default; a value in their switch makes them repeat.
 _ASKED_TO: Final = {"stripe": "max_network_retries", "requests": "max_retries", "httpx": "retries", "httpx2": "retries"}
 
+# What makes a tenacity decorator follow forbear's own rules.
+_RECOVERY: Final = frozenset({"forbear_adapters.tenacity.recovery", "forbear_adapters.tenacity.bridge.recovery"})
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -319,7 +322,8 @@ class _Reading:
         dotted = self._name(call.func)
         package = dotted.partition(".")[0]
         for keyword in call.keywords:
-            if keyword.arg == _ASKED_TO.get(package) and not _is_nothing(keyword.value):
+            # The name of `**options` is None, as is the word of a package that is not in the table.
+            if keyword.arg is not None and keyword.arg == _ASKED_TO.get(package) and not _is_nothing(keyword.value):
                 yield Finding(
                     concern=Concern.CLIENT_RETRIES,
                     weight=Weight.RISK,
@@ -333,7 +337,26 @@ class _Reading:
             name = self._name(decorator.func if isinstance(decorator, ast.Call) else decorator)
             library = name.partition(".")[0]
             if library in LIBRARIES:
-                yield self._repeats(node.lineno, f"{library} repeats {node.name!r} from inside")
+                if isinstance(decorator, ast.Call) and self._follows_the_rules(decorator):
+                    yield self._bounded(node)
+                else:
+                    yield self._repeats(node.lineno, f"{library} repeats {node.name!r} from inside")
+
+    def _follows_the_rules(self, call: ast.Call) -> bool:
+        """Say whether a decorator is made of `**recovery(...)` and nothing else."""
+        return bool(call.keywords) and all(
+            keyword.arg is None and isinstance(keyword.value, ast.Call) and self._name(keyword.value.func) in _RECOVERY
+            for keyword in call.keywords
+        )
+
+    def _bounded(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Finding:
+        return Finding(
+            concern=Concern.RETRY_INSIDE,
+            weight=Weight.NOTE,
+            where=self._at(node.lineno),
+            message=f"{node.name!r} is retried by the rules of `recovery()`, and forgets between calls",
+            change="where a model proposes the calls, take it off and put a controller around",
+        )
 
     def _looped(self, node: ast.For | ast.AsyncFor) -> Iterator[Finding]:
         name = self._name(node.iter.func) if isinstance(node.iter, ast.Call) else ""

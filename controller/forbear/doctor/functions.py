@@ -36,11 +36,20 @@ def of_function(target: object) -> Found | None:
         kind="function",
         description=inspect.getdoc(core) or "",
         input_schema=schema_of(cast("Callable[..., object]", target)),
-        retries=retrying_library(core) or "",
+        retries="" if _follows_the_rules(core) else retrying_library(core) or "",
         governed=isinstance(governed, str),
     )
     module = getattr(inner, "__module__", None)
     return Found(tools=(tool,), governed=tool.governed, modules=(module,) if isinstance(module, str) else ())
+
+
+def _follows_the_rules(function: object) -> bool:
+    """Say whether what repeats a function is a tenacity decorator made of `recovery()`: it repeats no refusal and no doubt."""
+    if retrying_library(function) != "tenacity":
+        return False
+    # tenacity keeps the loop at the wrapper, and its predicate at the loop.
+    predicate: object = getattr(getattr(function, "retry", None), "retry", None)
+    return type(predicate).__module__.startswith("forbear_adapters.tenacity")
 
 
 def schema_of(function: Callable[..., object]) -> Mapping[str, object] | None:

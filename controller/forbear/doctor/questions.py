@@ -59,8 +59,12 @@ def _later(policy: ToolPolicy) -> str:
     if policy.effect is Effect.UNDECLARED and not said:
         return NOT_DECLARED
     most = MAX_RETRIES if retries is None else retries
-    inspected = "" if policy.inspect is None else f", or after {policy.inspect.tool} finds no trace of it"
-    return f"only after an answer that says nothing ran{after}{inspected}; the controller repeats it, {_times(most)}"
+    inspected = (
+        ""
+        if policy.inspect is None
+        else f"; if {policy.inspect.tool} finds no trace of it, the model may ask for it again"
+    )
+    return f"only after an answer that says nothing ran{after}; the controller repeats it, {_times(most)}{inspected}"
 
 
 def _changed(policy: ToolPolicy) -> str:

@@ -395,6 +395,8 @@ class _Step:
 
 def _functions(tools: Tools, controller: Controller, run: str) -> dict[str, Function]:
     """Return the functions by name, each bound, so that the controller can run what is due."""
+    if callable(tools):
+        raise UsageError("tools: must be a list of functions, or a mapping of name to function")
     named: Iterable[tuple[str | None, Callable[..., object]]]
     named = tools.items() if isinstance(tools, Mapping) else ((None, fn) for fn in tools)
     made: dict[str, Function] = {}

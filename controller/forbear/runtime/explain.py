@@ -118,6 +118,10 @@ def explain_flow(engine: Engine, request_id: str, *, root: str | None = None) ->
         UsageError: the journal does not know the request, or it belongs to another tree.
     """
     engine.world.batch.flush()
+    if request_id.startswith("tkt_"):
+        raise UsageError(
+            f"request id {request_id!r}: is a ticket; a request id begins with 'act_', beside it in what waits"
+        )
     own = [line for _, line in _lines(engine.store, request_id=request_id)]
     asked = next((line for line in own if line.action), None)
     if asked is None or (root is not None and asked.scope != f"tree:{root}"):

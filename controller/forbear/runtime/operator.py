@@ -18,7 +18,7 @@ from forbear.core.policy import ToolPolicy
 from forbear.core.rules import Rule
 from forbear.core.states import Action, AwaitingApproval, Hold, Unknown
 from forbear.core.vocabulary import Verdict
-from forbear.errors import UsageError
+from forbear.errors import StoreError, UsageError
 from forbear.ports import Clock, Ids, Row
 from forbear.runtime.calls import frozen_arguments, rebuilt
 from forbear.runtime.controller import Controller
@@ -35,10 +35,18 @@ from forbear.runtime.reply import Reply
 from forbear.runtime.rows import stored
 from forbear.runtime.steps import Flow, transact
 from forbear.runtime.token import check_token, has_token, may_answer, new_token, random_key, set_token
+from forbear.store.sqlite import MEMORY
 
 T = TypeVar("T")
 
 STALE: Final = frozenset({Rule.ANSWER_STALE, Rule.VERDICT_STALE, Rule.LIFTED_NOTHING})
+
+
+def _must_exist(at: str | os.PathLike[str]) -> None:
+    """Reject the path of a store that is not there; what a URL names, its package knows."""
+    path = os.fspath(at)
+    if "://" not in path and path != MEMORY and not os.path.exists(path):  # noqa: PTH110 - a text stays a text
+        raise StoreError(f"store {path!r}: is not there; a controller or 'forbear init' makes it")
 
 
 class _EventOf(Protocol):
@@ -60,7 +68,7 @@ class Operator:
 
     Raises:
         NotOperator: a token was passed and it is not that of the store.
-        StoreError: the store cannot be opened.
+        StoreError: the store cannot be opened, or there is none at this path: an empty one would show that nothing waits.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Operator:
     ) -> None:
         self._own: Controller | None = None
         if not isinstance(at, Controller):
+            _must_exist(at)
             at = self._own = Controller.open(at, clock=clock, ids=ids, worker=False)
         self._engine: Engine = at.engine
         self._actor = actor
@@ -429,4 +438,8 @@ class Operator:
         frame = engine.frame(ToolPolicy(name=""))
         decided = yield from transact(tell_tree(root, frame, lambda _now: event, run=run, actor=actor), root)
         if decided is None or decided.decision.rule in STALE:
-            raise UsageError(f"{'ticket' if ticket else 'run'} {ticket or run!r}: there is nothing to lift")
+            if ticket:
+                raise UsageError(f"ticket {ticket!r}: there is nothing to lift")
+            raise UsageError(
+                f"run {run!r}: there is nothing to lift: it is not halted, and a hold is lifted by its ticket"
+            )

@@ -47,11 +47,23 @@ def test_a_client_that_repeats_is_a_risk_at_its_line(source: str, change: str) -
         "import httpx\nc = httpx.Client()",
         "import requests\nrequests.get('x')",
         "class OpenAI: ...\nc = OpenAI()",
+        "import json\njson.dumps(1, **{})",
+        "import httpx\nc = httpx.Client(**options)",
+        "from tenacity import retry\nfrom forbear_adapters.tenacity import recovery\n@retry(**recovery())\ndef f(): ...",
     ],
 )
 def test_a_quiet_client_is_no_risk(source: str) -> None:
     """A client whose switch is set, one that makes one attempt by default, and a namesake are left alone."""
     assert [weight for _, weight, _ in found(source) if weight == "risk"] == []
+
+
+def test_a_decorator_of_recovery_is_a_note_and_one_with_more_in_it_a_risk() -> None:
+    """What the documentation recommends is told where a controller would do it; a part of tenacity's own makes it a retry."""
+    head = "from tenacity import retry, stop_never\nfrom forbear_adapters.tenacity import recovery\n"
+    own = found(f"{head}@retry(**recovery(effect='write'))\ndef pay(): ...")
+    assert [(where, weight) for where, weight, _ in own] == [("desk.py:4", "note")]
+    mixed = found(f"{head}@retry(**recovery() | {{'stop': stop_never}})\ndef pay(): ...")
+    assert [(where, weight) for where, weight, _ in mixed] == [("desk.py:4", "risk")]
 
 
 def test_an_import_alone_is_a_note() -> None:

@@ -199,6 +199,8 @@ def test_describe_prints_a_description(desk: Path, capsys: pytest.CaptureFixture
     assert main(["describe", "mine.toml", "get_order", "--description", "Looks."]) == 0
     assert capsys.readouterr().out.startswith("Looks. A refusal is final")
     assert main(["describe", "mine.toml", "gone"]) == 2
+    assert main(["describe", "mine.toml", "get_oder"]) == 2
+    assert "nearest is 'get_order'" in capsys.readouterr().err
 
 
 def test_a_server_that_ends_or_is_silent_is_one_line(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -826,3 +826,12 @@ def test_a_function_of_a_module_is_one_for_every_run(opened: Opener, clock: Manu
 def refuse(**_: object) -> None:
     """Answer that it is too early."""
     raise LATER
+
+
+def test_a_function_in_the_place_of_the_list_of_tools_is_an_error_that_says_so() -> None:
+    """The usual slip is told by the argument's name, before anything is decided."""
+    with (
+        Controller.open(":memory:", worker=False) as controller,
+        pytest.raises(UsageError, match="tools: must be a list"),
+    ):
+        execute(None, [{"role": "user", "content": "go"}], print, controller, run="r")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forbear.core.vocabulary import Answer, Outcome
-from forbear.errors import Refused, UsageError
+from forbear.errors import Refused, StoreError, UsageError
 from forbear.runtime.display import HIDDEN, shown, visible
 from forbear.runtime.operator import Operator
 from forbear.testing.clock import SequenceIds
@@ -284,3 +285,11 @@ def test_looking_for_one_ticket_reads_no_other(agent: Any, scripted: Any, monkey
     assert max(read) <= 3
     with pytest.raises(UsageError, match="limit: must be 1 or more"):
         operator.pending(limit=0)
+
+
+@pytest.mark.parametrize("form", [str, Path], ids=["text", "path"])
+def test_a_store_that_is_not_there_is_an_error_and_not_an_empty_one(tmp_path: Path, form: Any) -> None:
+    """Whoever mistypes the path is not shown that nothing waits, and no file is left behind."""
+    with pytest.raises(StoreError, match="is not there"):
+        Operator(form(tmp_path / "typo.db"))
+    assert list(tmp_path.iterdir()) == []
