@@ -15,11 +15,12 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from forbear.contract import Raw
 from forbear.contract.retries import retrying_library, without_retries
 from forbear.errors import ConfigError
-from forbear.runtime.tools import MAX_RUNS
 from forbear_adapters._kit.capture import Probe, Shot, not_answered, raw_of, visible_arguments
 
 __all__ = ["Alone", "needs_graph", "refuse_retries", "unretried"]
 
+# Runs that are remembered of one tool.
+_MAX_RUNS: Final = 1024
 # Parameters that LangChain fills itself.
 _NEVER_INJECTED: Final = frozenset({"config", "run_manager", "callbacks", "self"})
 
@@ -112,7 +113,7 @@ class Alone:
         """Note that a run proposed the tool."""
         if run not in self.runs:
             self.runs[run] = None
-            while len(self.runs) > MAX_RUNS:
+            while len(self.runs) > _MAX_RUNS:
                 del self.runs[next(iter(self.runs))]
 
     def does_as(self, other: Alone) -> bool:
