@@ -67,7 +67,7 @@ class SystemIds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool = b""
+        self._pool = ""
         self._used = 0
         self._pid = 0
 
@@ -87,9 +87,9 @@ class SystemIds:
         pid = os.getpid()
         with self._lock:
             if self._used >= len(self._pool) or pid != self._pid:
-                self._pool = os.urandom(_POOLED * _ID_BYTES)
+                self._pool = os.urandom(_POOLED * _ID_BYTES).hex()
                 self._used = 0
                 self._pid = pid
             start = self._used
-            self._used = start + _ID_BYTES
-            return self._pool[start : start + _ID_BYTES].hex()
+            self._used = end = start + 2 * _ID_BYTES
+            return self._pool[start:end]

@@ -64,8 +64,9 @@ def is_small(value: object, limit: int) -> bool:
         if left < 0:
             return False
         members: Iterable[object] = one.values() if isinstance(one, dict) else one
-        if not _NESTING.isdisjoint(map(type, members)):
-            todo += [cast("list[object]", member) for member in members if type(member) in _NESTING]
+        nested = [member for member in members if type(member) in _NESTING]
+        if nested:
+            todo += cast("list[list[object]]", nested)
     return True
 
 
