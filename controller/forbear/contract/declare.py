@@ -19,7 +19,7 @@ from forbear.contract.declared_fields import ApprovalFunction as ApprovalFunctio
 from forbear.contract.limits import limits_from, misspelt
 from forbear.core.identity import canonical
 from forbear.core.identity import digest as digest_of
-from forbear.core.policy import Limits, ToolPolicy
+from forbear.core.policy import ToolPolicy
 from forbear.core.vocabulary import Effect, Trust
 from forbear.errors import ConfigError, UsageError
 
@@ -128,11 +128,6 @@ def _plain(value: object) -> object:
 def policy_form(policy: ToolPolicy) -> dict[str, object]:
     """Return a policy as plain JSON, without its digest: what a store keeps to compare later policies with."""
     return cast("dict[str, object]", _plain(replace(policy, digest="")))
-
-
-def limits_form(limits: Limits) -> dict[str, object]:
-    """Return limits as they are in the form of a policy."""
-    return {"limits": _plain(limits)}
 
 
 def policy_digest(policy: ToolPolicy, extra: Mapping[str, object] | None = None) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -263,26 +262,3 @@ def run_signals(lines: Iterable[str]) -> list[Failure]:
 
 def _words(recovery: str, at: datetime | None) -> str:
     return f"{recovery} {at.astimezone(UTC).isoformat() if at is not None else None}"
-
-
-def judgments(lines: Iterable[str]) -> list[Callable[[], Envelope]]:
-    """Return one function for each vector that judges its signal, with everything read beforehand: for measuring."""
-    prepared: list[Callable[[], Envelope]] = []
-    for line in lines:
-        if not line.strip():
-            continue
-        vector = json.loads(line)
-        signal, at = vector["input"], iso_instant(vector["now"])
-        assert at is not None, "a vector's 'now' is an RFC 3339 time"
-        prepared.append(
-            partial(
-                classify,
-                raw_of(signal),
-                policy=ToolPolicy(name="tool", effect=Effect(vector["effect"]), trust=Trust.REMOTE),
-                arguments={},
-                now=at,
-                catalogue=builtin_catalogue(),
-                profile=load_profile(signal["profile"]) if signal.get("profile") else None,
-            )
-        )
-    return prepared

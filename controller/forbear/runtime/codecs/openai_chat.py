@@ -18,6 +18,7 @@ from forbear.runtime.codecs.shapes import (
     plain_message,
     text,
     user_turns,
+    with_answer,
 )
 
 
@@ -102,13 +103,9 @@ def _add(messages: Sequence[Message], at: int, results: Sequence[Result]) -> lis
 
 
 def _replace(messages: Sequence[Message], result: Result) -> list[Message] | None:
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.get("role") == "tool" and message.get("tool_call_id") == result.call_id:
-            made = list(messages)
-            made[index] = {**message, "content": result.text}
-            return made
-    return None
+    return with_answer(
+        messages, lambda m: m.get("role") == "tool" and m.get("tool_call_id") == result.call_id, "content", result.text
+    )
 
 
 OPENAI_CHAT: Final = Codec(

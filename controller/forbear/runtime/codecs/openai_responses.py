@@ -16,6 +16,7 @@ from forbear.runtime.codecs.shapes import (
     plain_message,
     text,
     user_turns,
+    with_answer,
 )
 
 _RESPONSES_CALLS: Final = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
@@ -94,13 +95,9 @@ def _add(messages: Sequence[Message], at: int, results: Sequence[Result]) -> lis
 
 def _replace(messages: Sequence[Message], result: Result) -> list[Message] | None:
     outputs = frozenset(_RESPONSES_CALLS.values())
-    for index in range(len(messages) - 1, -1, -1):
-        item = messages[index]
-        if item.get("type") in outputs and item.get("call_id") == result.call_id:
-            made = list(messages)
-            made[index] = {**item, "output": result.text}
-            return made
-    return None
+    return with_answer(
+        messages, lambda m: m.get("type") in outputs and m.get("call_id") == result.call_id, "output", result.text
+    )
 
 
 OPENAI_RESPONSES: Final = Codec(

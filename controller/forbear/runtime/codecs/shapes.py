@@ -153,3 +153,15 @@ def other_shape(expected: str) -> UsageError:
 def user_turns(messages: Sequence[Message]) -> int:
     """Return how many messages a person wrote."""
     return sum(message.get("role") == "user" for message in messages)
+
+
+def with_answer(
+    messages: Sequence[Message], is_answer: Callable[[Message], bool], field: str, given: str
+) -> list[Message] | None:
+    """Return messages in which the newest answer of a kind says something else; None = there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if is_answer(messages[index]):
+            made = list(messages)
+            made[index] = {**messages[index], field: given}
+            return made
+    return None
